@@ -1,0 +1,147 @@
+package inventory
+
+import "time"
+
+// Rows are the fragment ids of a stored handle, for the store's own use. A
+// zero id is a row that does not exist. They are valid only inside the
+// transaction that read them.
+type Rows struct {
+	Handle, State, Lock, Datastores, Operational int64
+	// Public and Private run parallel to the handle's properties. They are
+	// nil when the properties were not read.
+	Public, Private []int64
+}
+
+// Stored is a handle as the locked snapshot shows it.
+type Stored struct {
+	Handle
+	Rows Rows
+	// Full says whether the properties were read.
+	Full bool
+}
+
+// Need is what a batch has to lock and read before it can be planned.
+type Need struct {
+	// Keys are all handle ids and alternate ids that the batch names, sorted
+	// bytewise and without duplicates; Owners runs parallel and proposes the
+	// handle id that a key not yet known would belong to.
+	Keys, Owners []string
+	// Handles are the ids whose rows are read; Full those (a subset) whose
+	// properties are needed even if the handle turns out to exist already.
+	Handles []string
+	Full    map[string]bool
+	// Frees are the ids whose removal would free an alternate id: that
+	// alternate id has to be locked as well, although the input does not
+	// name it.
+	Frees []string
+	// Trust are the ids whose trust level is needed.
+	Trust []string
+}
+
+// Snapshot is what the locked rows show. It holds only what Need asked for.
+type Snapshot struct {
+	// Handles by id; an absent id is not stored.
+	Handles map[string]*Stored
+	// Owners maps each locked key that belonged to a handle before this
+	// transaction to that handle's id.
+	Owners map[string]string
+	// Trust holds the stored levels; an absent id is Complete.
+	Trust map[string]TrustLevel
+}
+
+// Change is the net effect of a batch on one handle.
+type Change struct {
+	// Before is nil when the handle is new.
+	Before *Stored
+	// After is nil when the handle is gone.
+	After *Handle
+	// Removed says that the stored handle was removed on the way: its rows
+	// go even if After exists, which is then a new handle of the same id.
+	Removed bool
+	// Trust is the level to store; TrustUnset leaves what is stored, and a
+	// removal drops it.
+	Trust TrustLevel
+}
+
+// Claim gives a key of the reference table to a handle.
+type Claim struct{ Key, Owner string }
+
+// MessageKind says which output topic a message belongs to. The numbers are
+// stored; they never change.
+type MessageKind int16
+
+// The kinds of output.
+const (
+	LCMEvent MessageKind = iota
+	InventoryEvent
+	OutcomeEvent
+	DeadLetterRecord
+)
+
+// MessageKinds are all kinds.
+var MessageKinds = []MessageKind{LCMEvent, InventoryEvent, OutcomeEvent, DeadLetterRecord}
+
+func (k MessageKind) String() string {
+	switch k {
+	case LCMEvent:
+		return "lcm"
+	case InventoryEvent:
+		return "inventory"
+	case OutcomeEvent:
+		return "outcomes"
+	case DeadLetterRecord:
+		return "dead-letters"
+	}
+	return "unknown"
+}
+
+// Message is one output record, encoded before the commit so that every
+// repeat has equal bytes. Its position in the plan is its order.
+type Message struct {
+	Kind MessageKind
+	Key  []byte // nil is a null key
+	// Headers are in Kafka's own form: a varint count, then for each header
+	// varint key length, key, varint value length (-1 null), value. The
+	// publisher adds the sequence header to LCM events.
+	Headers []byte
+	Value   []byte // nil is a null value
+}
+
+// Plan is what one transaction writes.
+type Plan struct {
+	Changes  []Change // at most one a handle, sorted by id
+	Claims   []Claim  // keys whose owner changes, sorted by key
+	Releases []string // keys that become free, sorted
+	Messages []Message
+	Tally    Tally
+}
+
+// Tally counts what the plan does, for metrics.
+type Tally struct {
+	Succeeded   map[Op]int
+	Rejected    map[OpCode]int
+	Transitions map[Move]int
+	DeadLetters map[string]int // by reason
+	Empty       int
+	Unchanged   int // entries that succeeded and wrote nothing
+}
+
+// OpCode is an operation and the code it was refused with.
+type OpCode struct {
+	Op   Op
+	Code Code
+}
+
+// Move is one transition of states; From is "" for a creation.
+type Move struct{ From, To State }
+
+// Receipt tells how a batch became durable.
+type Receipt struct {
+	Next int64
+	// AlreadyApplied says that an earlier attempt, whose answer was lost,
+	// had committed.
+	AlreadyApplied            bool
+	Tally                     Tally
+	Read, Plan, Write, Commit time.Duration
+	Fragments                 int // rows written or removed directly
+}
