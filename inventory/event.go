@@ -106,7 +106,7 @@ type Record struct {
 	LeaderEpoch int32     // of the record's batch; -1 if unknown
 	Timestamp   time.Time // the record's own
 	Key, Value  []byte
-	Headers     []Header // filled for dead letters only
+	Headers     []Header // as they came; valid until Apply returned
 	Bytes       int      // size on the wire, for bounds
 
 	Events []Event
@@ -146,7 +146,8 @@ type Batch struct {
 	// LeaderEpoch is that of the last record seen, -1 if unknown.
 	LeaderEpoch int32
 	// DeadRun is the number of dead letters in a row up to and including
-	// this batch, stored with the position.
-	DeadRun int
+	// this batch, stored with the position; DeadRunBefore is that number
+	// before its first record.
+	DeadRun, DeadRunBefore int
 	Records []Record
 }

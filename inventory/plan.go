@@ -26,8 +26,10 @@ type Need struct {
 	// bytewise and without duplicates; Owners runs parallel and proposes the
 	// handle id that a key not yet known would belong to.
 	Keys, Owners []string
-	// Handles are the ids whose rows are read; Full those (a subset) whose
-	// properties are needed even if the handle turns out to exist already.
+	// Handles are the ids whose rows are read, sorted. Full holds those whose
+	// properties are needed too: true for an update, which needs them for
+	// certain, false for a creation, which needs them only in the rarer case
+	// that the handle exists already.
 	Handles []string
 	Full    map[string]bool
 	// Frees are the ids whose removal would free an alternate id: that

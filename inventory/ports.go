@@ -110,6 +110,9 @@ type Ledger interface {
 	// Trial does the same and rolls back: it tells whether PostgreSQL would
 	// take the plan. It returns an ErrData if not.
 	Trial(ctx context.Context, b *Batch, need Need, decide func(*Snapshot) (*Plan, error)) error
+	// CanaryWrite makes a small harmless write durable: it tells a database
+	// that refuses everything from one that refuses this record.
+	CanaryWrite(ctx context.Context) error
 }
 
 // Leaf encodes values of one leaf of the inventory's YANG model as JSON.

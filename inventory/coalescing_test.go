@@ -1,0 +1,81 @@
+package inventory_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"ncmp-inventory/inventory"
+)
+
+// The law of coalescing: events applied as batches, wherever the boundaries
+// fall, leave the same handles, references, trust levels and messages (their
+// ids and order included) as events applied one by one.
+func TestLawOfCoalescing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		events := rapid.SliceOfN(rapid.Custom(drawEvent), 1, 30).Draw(t, "events")
+		cuts := rapid.SliceOfN(rapid.IntRange(1, 8), len(events), len(events)).Draw(t, "cuts")
+		mode := inventory.EventMode(rapid.IntRange(0, 1).Draw(t, "mode"))
+
+		single, batched := newWorld(), newWorld()
+		single.cfg.Events, batched.cfg.Events = mode, mode
+		single.cfg.Outcomes, batched.cfg.Outcomes = inventory.OutcomesAll, inventory.OutcomesAll
+		var a, b []inventory.Message
+		for _, e := range events {
+			a = append(a, single.apply(t, e).Messages...)
+		}
+		for i := 0; len(events) > 0; i++ {
+			n := min(cuts[i], len(events))
+			b = append(b, batched.apply(t, events[:n]...).Messages...)
+			events = events[n:]
+		}
+		require.Equal(t, texts(a), texts(b))
+		require.Equal(t, single.handles, batched.handles)
+		require.Equal(t, single.owners, batched.owners)
+		require.Equal(t, single.trust, batched.trust)
+	})
+}
+
+func texts(ms []inventory.Message) []string {
+	var out []string
+	for _, m := range ms {
+		out = append(out, fmt.Sprintf("%x %s %s", m.Headers, m.Key, m.Value))
+	}
+	return out
+}
+
+func drawEvent(t *rapid.T) inventory.Event {
+	id := rapid.SampledFrom([]string{"a", "b", "c"})
+	alt := rapid.SampledFrom([]string{"", "a", "b", "/x", "/y"})
+	items := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) inventory.Item {
+		h := id.Draw(t, "id")
+		switch rapid.IntRange(0, 9).Draw(t, "op") {
+		case 0, 1, 2:
+			it := create(h, alt.Draw(t, "alt"), "p", rapid.SampledFrom([]string{"1", "2"}).Draw(t, "v"))
+			it.Fields.Trust = rapid.SampledFrom([]inventory.TrustLevel{"", "NONE", "COMPLETE"}).Draw(t, "trust")
+			return it
+		case 3:
+			return update(h, alt.Draw(t, "alt"), rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "producer"), "p", rapid.SampledFrom([]string{"1", "2", "-"}).Draw(t, "v"))
+		case 4:
+			return remove(h)
+		case 5:
+			return upgrade(h, rapid.SampledFrom([]string{"", "T1", "T2"}).Draw(t, "tag"))
+		case 6:
+			return beat(h, rapid.SampledFrom([]inventory.TrustLevel{"NONE", "COMPLETE"}).Draw(t, "level"))
+		}
+		it := state(h, rapid.SampledFrom([]inventory.State{inventory.Ready, inventory.Ready, inventory.Locked, inventory.Advised, inventory.Deleted, inventory.Deleting}).Draw(t, "to"))
+		it.State.DataSync = inventory.Tri(rapid.IntRange(0, 2).Draw(t, "sync"))
+		if rapid.Bool().Draw(t, "tagged") {
+			it.State.ModuleSetTag = inventory.SetText(rapid.SampledFrom([]string{"", "T1"}).Draw(t, "tag"))
+		}
+		if rapid.Bool().Draw(t, "locked") {
+			it.State.Lock = reason("R", "d")
+		}
+		return it
+	}), 0, 4).Draw(t, "items")
+	slices.SortStableFunc(items, func(a, b inventory.Item) int { return int(a.Op) - int(b.Op) })
+	return event(items...)
+}
