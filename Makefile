@@ -1,0 +1,65 @@
+# `make` lists the targets. Everything runs without configuration; tests and
+# demo start the PostgreSQL and the Kafka broker they need.
+
+GO ?= go
+BIN := bin/ncmp-inventory
+# What FUZZ runs, and for how long; see `make fuzz`.
+FUZZTIME ?= 30s
+HANDLES ?= 10000
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race cover bench fuzz lint fmt vulncheck kafka-up kafka-down test-kafka demo ci clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## the static binary, bin/ncmp-inventory
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/ncmp-inventory
+
+test: ## all tests
+	$(GO) test ./...
+
+race: ## all tests with the race detector
+	$(GO) test -race ./...
+
+cover: ## all tests, with their coverage of all packages
+	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./...
+	$(GO) tool cover -func=coverage.out | tail -n 1
+
+bench: ## the benchmarks beside the code (`ncmp-inventory bench` measures the whole)
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## every fuzz test, FUZZTIME each (default 30s)
+	@set -e; for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	    echo "== $$p $$f"; \
+	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; \
+	  done; \
+	done
+
+lint: ## golangci-lint with .golangci.yml
+	.ci/tools.sh golangci-lint run ./...
+
+fmt: ## format the code
+	.ci/tools.sh golangci-lint fmt ./...
+
+vulncheck: ## known vulnerabilities in what the code calls
+	.ci/tools.sh govulncheck ./...
+
+kafka-up: ## start Apache Kafka for the tests and print its address
+	@.ci/kafka.sh up
+
+kafka-down: ## stop it and remove its data
+	@.ci/kafka.sh down
+
+test-kafka: ## the tests that need Apache Kafka, against one of their own
+	.ci/run kafka
+
+demo: build ## everything on this machine; HANDLES=10000
+	$(BIN) demo --handles $(HANDLES)
+
+ci: ## all that has to pass before a change is taken
+	.ci/run
+
+clean: ## remove what was built, fetched and measured
+	rm -rf bin .cache coverage.out
