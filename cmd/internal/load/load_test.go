@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newLoad(t testing.TB, c load.Config) *load.Load {
-	t.Helper()
+func newLoad(tb testing.TB, c load.Config) *load.Load {
+	tb.Helper()
 	l, err := load.New(c)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return l
 }
 
@@ -112,13 +112,10 @@ func TestEveryHandleIsNamedOnceByEachPhase(t *testing.T) {
 func TestTheSeedDecides(t *testing.T) {
 	t.Parallel()
 	one := newLoad(t, load.Config{Handles: 300, Seed: 1})
-	require.Equal(t, slices.Collect(one.Registrations()), slices.Collect(one.Registrations()))
-	require.Equal(t,
-		slices.Collect(one.Registrations()),
-		slices.Collect(newLoad(t, load.Config{Handles: 300, Seed: 1}).Registrations()))
-	require.NotEqual(t,
-		slices.Collect(one.Registrations()),
-		slices.Collect(newLoad(t, load.Config{Handles: 300, Seed: 2}).Registrations()))
+	first := slices.Collect(one.Registrations())
+	require.Equal(t, first, slices.Collect(one.Registrations()), "a load can be drawn from again")
+	require.Equal(t, first, slices.Collect(newLoad(t, load.Config{Handles: 300, Seed: 1}).Registrations()))
+	require.NotEqual(t, first, slices.Collect(newLoad(t, load.Config{Handles: 300, Seed: 2}).Registrations()))
 }
 
 func TestNegativeNumbersAreRefused(t *testing.T) {
