@@ -88,6 +88,7 @@ func (t Topics) Inputs() []string {
 // Database is how to reach PostgreSQL.
 type Database struct {
 	URL            Secret
+	Password       Secret
 	MaxConnections int
 	Migrate        bool
 	OnRewind       string

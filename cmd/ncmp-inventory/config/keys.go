@@ -136,6 +136,8 @@ var Keys = func() []Key {
 
 	add(secret("database.url", dsnKind, func(c *Config) *Secret { return &c.Database.URL },
 		"PostgreSQL as a libpq URL or DSN; several hosts are tried in turn for the one that takes writes")...)
+	add(secret("database.password", secretKind, func(c *Config) *Secret { return &c.Database.Password },
+		"password to use instead of the one in the URL; asked for with each new connection")...)
 	add(key("database.max-connections", "8", intKind(3, 1000), func(c *Config) *int { return &c.Database.MaxConnections },
 		"connections of this worker; as many transactions run side by side, the rest serve the publisher and readiness"))
 	add(key("database.migrate", "on", boolKind, func(c *Config) *bool { return &c.Database.Migrate },

@@ -30,6 +30,9 @@ func SecretIn(file string) Secret { return Secret{file: file} }
 // IsSet reports whether there is a secret at all.
 func (s Secret) IsSet() bool { return s.value != "" || s.file != "" }
 
+// FromFile reports whether the secret is read from a file and may change.
+func (s Secret) FromFile() bool { return s.file != "" }
+
 // Reveal gives the secret. A file is read on every call, without the line end
 // that editors leave behind: that is how rotated secrets get in.
 func (s Secret) Reveal() (string, error) {
