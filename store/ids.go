@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -14,7 +15,8 @@ const blockSize = 100
 
 const sqlBlocks = `select nextval('fragment_id_seq') from generate_series(1, $1::int)`
 
-// idBlocks holds fragment ids that were drawn and not used yet.
+// idBlocks holds fragment ids that were drawn and not used yet, lowest first:
+// rows written together then stand together.
 type idBlocks struct {
 	pool   *pgxpool.Pool
 	mu     sync.Mutex
@@ -24,6 +26,22 @@ type idBlocks struct {
 
 // idBlock is the ids from next up to and including last.
 type idBlock struct{ next, last int64 }
+
+// idLease is ids set apart for one transaction.
+type idLease struct{ blocks []idBlock }
+
+var errNoIDs = errors.New("a transaction ran out of fragment ids")
+
+func (l *idLease) next() (int64, error) {
+	for len(l.blocks) > 0 {
+		if b := &l.blocks[0]; b.next <= b.last {
+			b.next++
+			return b.next - 1, nil
+		}
+		l.blocks = l.blocks[1:]
+	}
+	return 0, errNoIDs
+}
 
 // missing is how many blocks have to be drawn so that n ids are at hand.
 func (b *idBlocks) missing(n int) int {
@@ -42,26 +60,39 @@ func (b *idBlocks) put(values []int64) {
 	b.free += blockSize * len(values)
 }
 
-// tryTake appends n ids to dst, or nothing if fewer are at hand.
-func (b *idBlocks) tryTake(dst []int64, n int) ([]int64, bool) {
+// lease sets n ids apart; ok is false if fewer are at hand.
+func (b *idBlocks) lease(n int) (l idLease, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.free < n {
-		return dst, false
+		return l, false
 	}
 	b.free -= n
 	for n > 0 {
-		top := &b.blocks[len(b.blocks)-1]
-		for n > 0 && top.next <= top.last {
-			dst = append(dst, top.next)
-			top.next++
-			n--
+		first := &b.blocks[0]
+		size := int(first.last - first.next + 1)
+		if size > n {
+			l.blocks = append(l.blocks, idBlock{first.next, first.next + int64(n) - 1})
+			first.next += int64(n)
+			break
 		}
-		if top.next > top.last {
-			b.blocks = b.blocks[:len(b.blocks)-1]
+		l.blocks = append(l.blocks, *first)
+		b.blocks = b.blocks[1:]
+		n -= size
+	}
+	return l, true
+}
+
+// giveBack returns what a transaction did not use.
+func (b *idBlocks) giveBack(l idLease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range l.blocks {
+		if n := int(k.last - k.next + 1); n > 0 {
+			b.blocks = append(b.blocks, k)
+			b.free += n
 		}
 	}
-	return dst, true
 }
 
 // drop forgets all ids. After a lost connection the database may have gone
@@ -88,12 +119,8 @@ func (s *Store) queueBlocks(b *pgx.Batch, blocks int) {
 // take returns n fragment ids, drawing blocks as needed. It runs outside any
 // transaction: a sequence never goes back.
 func (b *idBlocks) take(ctx context.Context, n int) ([]int64, error) {
-	ids := make([]int64, 0, n)
-	for {
-		ids, ok := b.tryTake(ids, n)
-		if ok {
-			return ids, nil
-		}
+	l, ok := b.lease(n)
+	for !ok {
 		rows, err := b.pool.Query(ctx, sqlBlocks, max(1, b.missing(n)))
 		if err != nil {
 			return nil, err
@@ -103,5 +130,11 @@ func (b *idBlocks) take(ctx context.Context, n int) ([]int64, error) {
 			return nil, err
 		}
 		b.put(values)
+		l, ok = b.lease(n)
 	}
+	ids := make([]int64, n)
+	for i := range ids {
+		ids[i], _ = l.next()
+	}
+	return ids, nil
 }

@@ -14,12 +14,12 @@ type leaf struct {
 
 // leaves are the leaves that the worker writes.
 type leaves struct {
-	id, tag, alternateID, producer                 leaf
-	dmi                                            [len(inventory.DMINames{})]leaf
-	publicName, publicValue, privateName, privateV leaf
-	state, lastUpdate, dataSync                    leaf
-	lockReason, lockDetails                        leaf
-	syncState, lastSync                            leaf
+	id, tag, alternateID, producer                     leaf
+	dmi                                                [len(inventory.DMINames{})]leaf
+	publicName, publicValue, privateName, privateValue leaf
+	state, lastUpdate, dataSync                        leaf
+	lockReason, lockDetails                            leaf
+	syncState, lastSync                                leaf
 }
 
 func newLeaves(codec inventory.LeafCodec) (*leaves, error) {
@@ -48,7 +48,7 @@ func newLeaves(codec inventory.LeafCodec) (*leaves, error) {
 		{&l.publicName, public, "name"},
 		{&l.publicValue, public, "value"},
 		{&l.privateName, private, "name"},
-		{&l.privateV, private, "value"},
+		{&l.privateValue, private, "value"},
 		{&l.state, state, "cm-handle-state"},
 		{&l.lastUpdate, state, "last-update-time"},
 		{&l.dataSync, state, "data-sync-enabled"},
