@@ -1,0 +1,36 @@
+package consumer
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Retries begin at minPause and double up to maxPause.
+const (
+	minPause = 50 * time.Millisecond
+	maxPause = 5 * time.Second
+)
+
+// pauseFor is the pause before retry number attempt (from 0): doubled each
+// time, capped, and with half of it random so that workers do not march in
+// step.
+func pauseFor(attempt int) time.Duration {
+	d := maxPause
+	if attempt < 7 {
+		d = min(d, minPause<<attempt)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// sleep waits for d; false means that ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
