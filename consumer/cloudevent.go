@@ -47,7 +47,7 @@ func NewEventDecoder(cfg DecoderConfig) *EventDecoder {
 		cfg.HandlesPerEvent = 100_000
 	}
 	d := &EventDecoder{cfg: cfg}
-	d.pool.New = func() any { return &work{handlesLeft: cfg.HandlesPerEvent} }
+	d.pool.New = func() any { return new(work) }
 	return d
 }
 
@@ -55,11 +55,8 @@ func NewEventDecoder(cfg DecoderConfig) *EventDecoder {
 // Events, Dead or Empty. heartbeats says that the record came from the
 // heartbeats topic. It is total: every record gets one of the three.
 func (d *EventDecoder) Decode(r *inventory.Record, heartbeats bool) {
-	r.Events, r.Dead, r.Empty = nil, nil, false
 	w := d.pool.Get().(*work)
-	w.cfg, w.r, w.heartbeats, w.handlesLeft = &d.cfg, r, heartbeats, d.cfg.HandlesPerEvent
-	w.decode()
-	w.release()
+	w.run(&d.cfg, r, heartbeats)
 	d.pool.Put(w)
 }
 
@@ -76,6 +73,13 @@ type work struct {
 
 	entries
 	handlesLeft int
+}
+
+func (w *work) run(cfg *DecoderConfig, r *inventory.Record, heartbeats bool) {
+	r.Events, r.Dead, r.Empty = nil, nil, false
+	w.cfg, w.r, w.heartbeats, w.handlesLeft = cfg, r, heartbeats, cfg.HandlesPerEvent
+	w.decode()
+	w.release()
 }
 
 // release drops all references to the record, so that a pooled work pins none,

@@ -120,7 +120,11 @@ func javaHost(authority string) (host string, ok bool) {
 }
 
 func serverHost(s string) (string, bool) {
-	if !only(s, uriServer, strings.Contains(s, "]")) && !only(s, uriServer, true) {
+	set := uriServer
+	if strings.Contains(s, "]") {
+		set += "%" // a scope id
+	}
+	if !only(s, set, true) {
 		return "", false
 	}
 	if i := strings.IndexByte(s, '@'); i >= 0 {
@@ -148,6 +152,9 @@ func serverHost(s string) (string, bool) {
 		}
 	}
 	if port != "" {
+		if port[0] != ':' {
+			return "", false
+		}
 		port = port[1:]
 		if !only(port, uriDigits, false) || len(strings.TrimLeft(port, "0")) > 10 ||
 			len(strings.TrimLeft(port, "0")) == 10 && strings.TrimLeft(port, "0") > "2147483647" {
@@ -158,11 +165,10 @@ func serverHost(s string) (string, bool) {
 }
 
 func isJavaIPv4(s string) bool {
-	parts := strings.Split(s, ".")
-	if len(parts) != 4 {
+	if strings.Count(s, ".") != 3 {
 		return false
 	}
-	for _, p := range parts {
+	for p := range strings.SplitSeq(s, ".") {
 		n := strings.TrimLeft(p, "0")
 		if p == "" || !only(p, uriDigits, false) || len(n) > 3 || len(n) == 3 && n > "255" {
 			return false
@@ -174,13 +180,14 @@ func isJavaIPv4(s string) bool {
 // isJavaHostname: labels of letters, digits and inner hyphens; the last of
 // several begins with a letter; one dot may follow.
 func isJavaHostname(s string) bool {
-	labels := strings.Split(strings.TrimSuffix(s, "."), ".")
-	for _, l := range labels {
+	s = strings.TrimSuffix(s, ".")
+	for l := range strings.SplitSeq(s, ".") {
 		if l == "" || !only(l, uriAlphanum+"-", false) || l[0] == '-' || l[len(l)-1] == '-' {
 			return false
 		}
 	}
-	return len(labels) == 1 || only(labels[len(labels)-1][:1], uriAlpha, false)
+	dot := strings.LastIndexByte(s, '.')
+	return dot < 0 || only(s[dot+1:dot+2], uriAlpha, false)
 }
 
 // only reports whether s consists of characters of set and, with escapes, of
