@@ -70,6 +70,8 @@ func TestInvalidDocumentsNameTheMember(t *testing.T) {
 		{schemas.StateChange, `{"cmHandles":[{"cmHandle":"a","state":{"cmHandleState":"DELETING"}}]}`, "/cmHandles/0/state/cmHandleState: is none of ADVISED, READY, LOCKED, DELETED"},
 		{schemas.StateChange, `{"cmHandle":"a","state":{"cmHandleState":"LOCKED","dataSyncEnabled":true}}`, "/state/dataSyncEnabled: is boolean, want null"},
 		{schemas.StateChange, `{"cmHandle":"a","state":{}}`, "/state: lacks cmHandleState"},
+		{schemas.StateChange, `{"cmHandle":"a","state":{"cmHandleState":"READY","moduleSetTag":[]}}`, "/state/moduleSetTag: is array"},
+		{schemas.LCMEventV2, `{}`, "no valid lcm-event.v2: lacks event, eventCorrelationId"},
 		{schemas.DeviceHeartbeat, `{"data":{"trustLevel":"SOME"}}`, "/data/trustLevel: is none of COMPLETE, NONE"},
 		{schemas.InventoryEvent, `{"data":{"attributeValueChange":[]}}`, "/data/attributeValueChange: has 0 elements, want at least 1"},
 		{schemas.Outcome, `{"source":{"topic":"t","partition":0,"offset":1,"id":"i"},"failures":[{"cmHandle":"a"}],"succeeded":-1}`, "/failures/0: lacks errorCode, errorText"},

@@ -106,6 +106,13 @@ var killers = []struct{ name, body, want string }{
 	{"import without prefix", "import m;", "m.yang:3:1: import m has no usable prefix"},
 	{"import of itself", "import m { prefix me; }", "module m leads back to itself"},
 	{"unknown grouping", "uses nowhere;", "m.yang:3:1: unknown grouping nowhere"},
+	{"reference that is none", "uses a:b:c;", `m.yang:3:1: uses "a:b:c" is no reference`},
+	{"prefix twice", "import x { prefix m; }", "m.yang:3:12: prefix m is used twice"},
+	{"belongs-to in a module", "belongs-to x { prefix x; }", "belongs-to in a module"},
+	{"relative augment", "augment c { leaf a { type string; } }", "does not start with /"},
+	{"leafref by an unknown prefix", "leaf a { type leafref { path /p:b; } }", `unknown prefix "p"`},
+	{"leafref with an open predicate", `leaf a { type leafref { path "../b[x = 1"; } }`, "[ without ]"},
+	{"union of a broken member", "leaf a { type union { type int8; type leafref { path ../b; } } }", "m.yang:3:1: leafref ../b"},
 	{"unknown type", "leaf a { type nowhere; }", "m.yang:3:10: unknown typedef nowhere"},
 	{"unknown prefix", "leaf a { type p:t; }", "m.yang:3:10: unknown typedef p:t"},
 	{"leaf without type", "leaf a;", "m.yang:3:1: leaf a has no type"},
@@ -186,10 +193,12 @@ func TestLoadTakesModuleSets(t *testing.T) {
 			" container top { uses x:g; uses from-sub; choice c { leaf one { type string; } case two { leaf two { type x:percent; } } } action act { input { leaf in { type string; } } } } rpc r; notification n { leaf l { type string; } } }"),
 		"s.yang": []byte("submodule s { yang-version 1.1; belongs-to a { prefix a; } grouping from-sub { leaf sub { type int8; } } }"),
 		"b.yang": []byte("module b { yang-version 1.1; namespace urn:b; prefix b; revision 2024-01-01; typedef percent { type uint8 { range 0..100; } } grouping g { leaf shared { type percent; } } }"),
-		"c.yang": []byte("module c { yang-version 1.1; namespace urn:c; prefix c; import a { prefix a; } augment /a:top { leaf more { type leafref { path ../a:shared; } } } }"),
+		"c.yang": []byte("module c { yang-version 1.1; namespace urn:c; prefix c; import a { prefix a; } augment /a:top { leaf more { type leafref { path ../a:shared; } } leaf abs { type leafref { path /a:top/a:two; } } leaf chosen { type leafref { path ../a:two; } } }" +
+			" container own { choice x { case y { leaf up { type leafref { path ../../own/flag; } } } } leaf flag { type b:percent; } leaf bare { type leafref { path /own/flag; } } } import b { prefix b; } }"),
 	})
 	for path, ok := range map[string]bool{
 		"/top/shared": true, "/top/sub": true, "/top/one": true, "/top/two": true, "/top/more": true,
+		"/top/abs": true, "/top/chosen": true, "/own/up": true, "/own/bare": true,
 		"/top/act": false, "/r": false, "/n/l": false, "/top/c": false,
 	} {
 		leaf, err := m.Leaf(path)

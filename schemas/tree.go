@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -43,7 +42,8 @@ func (e *DocumentError) Error() string {
 // as CPS stores them: parents before children, entries in the document's
 // order. The document is an object of containers and lists below parent, a
 // stored xpath ("" for the root). It is not changed, and the nodes do not
-// refer to it. Errors are a *DocumentError, ErrNoNodes, or say what is wrong
+// refer to it; they share memory, so that keeping one keeps all. Errors are a
+// *DocumentError, ErrNoNodes, or say what is wrong
 // with parent.
 func (m *Model) Nodes(parent string, doc []byte) ([]DataNode, error) {
 	at, err := m.parent(parent)
@@ -316,178 +316,4 @@ func (b *builder) list(k *node, self, depth int) error {
 		return b.syntax(err)
 	}
 	return nil
-}
-
-// leafMember appends one leaf or leaf-list to its node's leaves.
-func (b *builder) leafMember(n, k *node, l *level) error {
-	if len(l.leaves) > 1 {
-		l.leaves = append(l.leaves, ',')
-	}
-	l.leaves = append(append(append(l.leaves, '"'), k.name...), '"', ':')
-	from := len(l.leaves)
-	var err error
-	if k.kind == leafList {
-		err = b.leafList(k, l)
-	} else {
-		l.leaves, err = b.scalar(k.leaf, l.leaves)
-	}
-	if err != nil {
-		return err
-	}
-	if i := slices.Index(n.keys, k); i >= 0 {
-		l.keys[i] = span{from, len(l.leaves)}
-	}
-	return nil
-}
-
-// scalar reads one value. CPS looks at its text, not at its JSON type.
-func (b *builder) scalar(lf *Leaf, dst []byte) ([]byte, error) {
-	text := ""
-	switch kind := b.dec.PeekKind(); {
-	case lf.empty && kind == '[':
-		raw, err := b.dec.ReadValue()
-		if err != nil {
-			return dst, b.syntax(err)
-		}
-		if string(bytes.TrimSpace(raw[1:len(raw)-1])) != "null" {
-			return dst, b.fail("want [null]")
-		}
-	case kind == '"' || kind == '0' || kind == 't' || kind == 'f':
-		var err error
-		if text, err = b.value(); err != nil {
-			return dst, err
-		}
-	case kind == 'n':
-		return dst, b.fail("is null")
-	default:
-		return dst, b.want("is a leaf: want a string, number or boolean")
-	}
-	out, err := lf.encode(dst, text)
-	if err != nil {
-		return dst, b.fail("%v", err)
-	}
-	return out, nil
-}
-
-// leafList takes an array of scalars, or one scalar alone.
-func (b *builder) leafList(k *node, l *level) error {
-	var elems [][]byte
-	one := func() error {
-		e, err := b.scalar(k.leaf, nil)
-		elems = append(elems, e)
-		return err
-	}
-	if b.dec.PeekKind() != '[' {
-		if err := one(); err != nil {
-			return err
-		}
-		l.leaves = appendArray(l.leaves, elems, k.leaf.userOrder)
-		return nil
-	}
-	if _, err := b.dec.ReadToken(); err != nil {
-		return b.syntax(err)
-	}
-	for b.dec.PeekKind() != ']' {
-		if err := one(); err != nil {
-			return err
-		}
-	}
-	if _, err := b.dec.ReadToken(); err != nil {
-		return b.syntax(err)
-	}
-	l.leaves = appendArray(l.leaves, elems, k.leaf.userOrder)
-	return nil
-}
-
-// step writes /name[@key='value' and …] of a list entry. CPS sorts the
-// finished conditions as text.
-func (b *builder) step(n *node, l *level) (span, error) {
-	from := len(b.arena)
-	b.arena = append(append(append(b.arena, '/'), n.name...), '[')
-	if len(n.keys) == 1 {
-		if err := b.condition(n.keys[0], l, 0); err != nil {
-			return span{}, err
-		}
-	} else {
-		parts := make([]string, len(n.keys))
-		start := len(b.arena)
-		for i, k := range n.keys {
-			if err := b.condition(k, l, i); err != nil {
-				return span{}, err
-			}
-			parts[i] = string(b.arena[start:])
-			b.arena = b.arena[:start]
-		}
-		slices.Sort(parts)
-		b.arena = append(b.arena, strings.Join(parts, " and ")...)
-	}
-	b.arena = append(b.arena, ']')
-	return span{from, len(b.arena)}, nil
-}
-
-func (b *builder) condition(k *node, l *level, i int) error {
-	value := l.leaves[l.keys[i].from:l.keys[i].to]
-	if len(value) == 0 {
-		return b.fail("list entry without its key %s", k.name)
-	}
-	b.arena = append(append(append(b.arena, '@'), k.name...), "='"...)
-	switch {
-	case value[0] == '[':
-		return b.fail("key %s has a type that cannot be a key", k.name)
-	case value[0] != '"':
-		b.arena = append(b.arena, value...)
-	default:
-		text := value[1 : len(value)-1]
-		if bytes.IndexByte(text, '\\') >= 0 {
-			text = []byte(unquoted(value))
-		}
-		for _, c := range text {
-			if c == '\'' {
-				b.arena = append(b.arena, c)
-			}
-			b.arena = append(b.arena, c)
-		}
-	}
-	b.arena = append(b.arena, '\'')
-	return nil
-}
-
-// finish joins the steps to xpaths. All of them share one string.
-func (b *builder) finish(parent string) ([]DataNode, error) {
-	lengths, total := make([]int, len(b.nodes)), 0
-	for i, d := range b.nodes {
-		lengths[i] = len(parent) + d.step.to - d.step.from
-		if d.parent >= 0 {
-			lengths[i] += lengths[d.parent] - len(parent)
-		}
-		if lengths[i] > MaxXPath {
-			return nil, fmt.Errorf("data node %d: xpath of %d bytes, more than %d", i, lengths[i], MaxXPath)
-		}
-		total += lengths[i]
-	}
-	var paths strings.Builder
-	paths.Grow(total)
-	out := make([]DataNode, len(b.nodes))
-	seen := make(map[string]struct{})
-	for i, d := range b.nodes {
-		above := parent
-		if d.parent >= 0 {
-			above = out[d.parent].XPath
-		}
-		paths.WriteString(above)
-		paths.Write(b.arena[d.step.from:d.step.to])
-		s := paths.String()
-		out[i] = DataNode{
-			XPath:  s[len(s)-lengths[i]:],
-			Parent: d.parent,
-			Leaves: b.arena[d.leaves.from:d.leaves.to:d.leaves.to],
-		}
-		if strings.HasSuffix(out[i].XPath, "]") {
-			if _, dup := seen[out[i].XPath]; dup {
-				return nil, fmt.Errorf("data node %d: a list entry with these keys stands before it", i)
-			}
-			seen[out[i].XPath] = struct{}{}
-		}
-	}
-	return out, nil
 }

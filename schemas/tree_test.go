@@ -58,6 +58,8 @@ func TestNodes(t *testing.T) {
 			`-1 /shop/books[@title='it''s']/editions[@e='false'] {"e":false}
 -1 /shop/books[@title='it''s']/editions[@e='true'] {"e":true}
 `},
+		{"empty leaf-list", "", `{"shop":{"tag":[]}}`, `-1 /shop {"tag":[]}` + "\n"},
+		{"scalar as leaf-list", "", `{"shop":{"tag":7}}`, `-1 /shop {"tag":["7"]}` + "\n"},
 		{"choice", "/", `{"shop":{"stamp":"s","box":"b"}}`, `-1 /shop {"stamp":"s","box":"b"}` + "\n"},
 		{"container in a case", "/shop", `{"van":{}}`, "-1 /shop/van {}\n"},
 	} {
@@ -94,6 +96,11 @@ func TestNodesRefuses(t *testing.T) {
 		{"object for leaf", "", `{"shop":{"name":{}}}`, "is a leaf: want"},
 		{"array for leaf", "", `{"shop":{"name":["a"]}}`, "is a leaf: want"},
 		{"nested leaf-list", "", `{"shop":{"tag":[["a"]]}}`, "is a leaf: want"},
+		{"null as leaf-list", "", `{"shop":{"tag":null}}`, "is null"},
+		{"cut in a leaf-list", "", `{"shop":{"tag":["a"`, "ends too early"},
+		{"cut in a leaf", "", `{"shop":{"name":"a`, "ends too early"},
+		{"cut in a list", "/shop", `{"books":[{"title":"a"}`, "ends too early"},
+		{"cut in a name", "/shop", `{"bo`, "ends too early"},
 		{"value for empty", "", `{"shop":{"gone":[1]}}`, "want [null]"},
 		{"scalar for container", "", `{"shop":1}`, "is a container: want an object"},
 		{"full array for container", "", `{"shop":[1]}`, "is a container: want an object"},
