@@ -48,11 +48,16 @@ func readMigrations() ([]migration, error) {
 	return ms, nil
 }
 
+// sqlMigrated reads the catalog itself: to_regclass answers from the session's
+// cache, which a wait for an advisory lock does not refresh.
+const sqlMigrated = `
+select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'ncmp_inventory' and c.relname = 'migration')`
+
 // migrationLock is the advisory lock that lets one worker migrate at a time.
 const migrationLock = 0x6e636d70_696e76
 
 const (
-	sqlMigrated   = `select to_regclass('ncmp_inventory.migration') is not null`
 	sqlVersion    = `select coalesce(max(version), 0) from ncmp_inventory.migration`
 	sqlRecord     = `insert into ncmp_inventory.migration (version, name) values ($1, $2)`
 	sqlApplied    = `select version, name, applied from ncmp_inventory.migration order by version`
