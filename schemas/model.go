@@ -49,8 +49,10 @@ func newNode(name, module string) *node {
 	return &node{name: name, module: module, kids: map[string]*node{}}
 }
 
-// InventoryModel is Inventory compiled once.
-var InventoryModel = sync.OnceValues(func() (*Model, error) { return Inventory().Load() })
+// InventoryModel is Inventory, compiled once.
+func InventoryModel() (*Model, error) { return inventoryModel() }
+
+var inventoryModel = sync.OnceValues(func() (*Model, error) { return Inventory().Load() })
 
 // Leaf finds a leaf or leaf-list by its schema path: local names, without keys
 // and without choices, for example "/dmi-registry/cm-handles/state/cm-handle-state".

@@ -43,8 +43,8 @@ func (e *DocumentError) Error() string {
 // order. The document is an object of containers and lists below parent, a
 // stored xpath ("" for the root). It is not changed, and the nodes do not
 // refer to it; they share memory, so that keeping one keeps all. Errors are a
-// *DocumentError, ErrNoNodes, or say what is wrong
-// with parent.
+// *DocumentError, ErrNoNodes, or say what is wrong with parent, with the length
+// of an xpath, or with two entries of equal keys.
 func (m *Model) Nodes(parent string, doc []byte) ([]DataNode, error) {
 	at, err := m.parent(parent)
 	if err != nil {
