@@ -36,6 +36,8 @@ func (s *Store) poolConfig() (*pgxpool.Config, error) {
 	}
 	pc.MaxConns = int32(s.cfg.MaxConnections)
 	c := pc.ConnConfig
+	// Results are read in the forms that this mode gives them.
+	c.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	if _, ok := c.RuntimeParams["search_path"]; !ok {
 		c.RuntimeParams["search_path"] = "public"
 	}

@@ -116,6 +116,7 @@ type Store struct {
 	proven    atomic.Bool // a connection succeeded once: a refusal is an outage from then on
 	unplanned atomic.Int64
 	notify    notifier
+	collation atomic.Pointer[bool] // see bytewise
 }
 
 // ErrNotMigrated means that the worker's tables are missing or too old.

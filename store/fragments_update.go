@@ -1,0 +1,121 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"ncmp-inventory/inventory"
+)
+
+// LeafUpdate sets leaves of one data node.
+type LeafUpdate struct {
+	XPath  string // as stored, see NormalizeXPath
+	Leaves []byte // a JSON object: what it names is set, the rest stays
+}
+
+// updateLeaves locks the rows in the order of the arrays, whatever the planner
+// does with the rest: a LATERAL with a LIMIT cannot be turned into another kind
+// of join. So writers of overlapping nodes meet in one order and never
+// deadlock; without the lock they do, at a fifth to a third less cost. The
+// merge is computed from the row as it is under the lock: no writer's leaf is
+// lost. A jsonb number keeps its digits, so a leaf that is not named comes out
+// as it went in.
+const updateLeaves = `
+with held as materialized (
+  select h.id, u.leaves, u.n
+  from unnest($2::text[], $3::jsonb[]) with ordinality as u (xpath, leaves, n)
+  cross join lateral (
+    select f.id from fragment f where f.anchor_id = $1 and f.xpath = u.xpath limit 1 for no key update) h
+)
+update fragment f
+set attributes = coalesce(f.attributes, '{}') || held.leaves
+from held
+where f.id = held.id
+returning held.n`
+
+// updatesPerStatement bounds one statement: with tens of thousands of rows the
+// planner reads the whole table instead.
+const updatesPerStatement = 3000
+
+// UpdateNodeLeaves merges leaves into data nodes, all in one statement, and
+// returns the xpaths that name no data node; the others are updated all the
+// same. Updates of one node are merged in the order given. A leaf cannot be
+// removed, and numbers keep their text.
+//
+// Source: CPS's updateNodeLeaves, which ignores missing nodes silently and
+// reads before it writes without a lock.
+func (s *Store) UpdateNodeLeaves(ctx context.Context, a Anchor, updates []LeafUpdate) (missing []string, err error) {
+	if len(updates) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	xpaths, leaves, err := sortUpdates(updates)
+	if err != nil {
+		return nil, err
+	}
+	var updated []bool
+	err = s.repeated(ctx, "updating leaves", func() error {
+		updated = make([]bool, len(xpaths))
+		b := &pgx.Batch{}
+		for from := 0; from < len(xpaths); from += updatesPerStatement {
+			to := min(from+updatesPerStatement, len(xpaths))
+			b.Queue(updateLeaves, a.ID, xpaths[from:to], leaves[from:to]).Query(func(rows pgx.Rows) error {
+				var n int
+				_, err := pgx.ForEachRow(rows, []any{&n}, func() error {
+					updated[from+n-1] = true
+					return nil
+				})
+				return err
+			})
+		}
+		// The statements of one pipeline are one transaction.
+		return s.pool.SendBatch(ctx, b).Close()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, ok := range updated {
+		if !ok {
+			missing = append(missing, xpaths[i])
+		}
+	}
+	return missing, nil
+}
+
+// sortUpdates brings updates into the order of locks, one per node.
+func sortUpdates(updates []LeafUpdate) (xpaths []string, leaves [][]byte, err error) {
+	order := func(a, b LeafUpdate) int { return cmp.Compare(a.XPath, b.XPath) }
+	if !slices.IsSortedFunc(updates, order) {
+		updates = slices.Clone(updates)
+		slices.SortStableFunc(updates, order)
+	}
+	xpaths, leaves = make([]string, 0, len(updates)), make([][]byte, 0, len(updates))
+	for i, u := range updates {
+		if i == 0 || u.XPath != updates[i-1].XPath {
+			xpaths, leaves = append(xpaths, u.XPath), append(leaves, u.Leaves)
+			continue
+		}
+		last := len(leaves) - 1
+		if leaves[last], err = mergeObjects(leaves[last], u.Leaves); err != nil {
+			return nil, nil, fmt.Errorf("updating leaves of %s: %w", u.XPath, err)
+		}
+	}
+	return xpaths, leaves, nil
+}
+
+// mergeObjects is what two merges in a row amount to.
+func mergeObjects(a, b []byte) ([]byte, error) {
+	var merged map[string]json.RawMessage
+	for _, o := range [][]byte{a, b} {
+		if err := json.Unmarshal(o, &merged); err != nil {
+			return nil, fmt.Errorf("%w: leaves are no JSON object", inventory.ErrData)
+		}
+	}
+	return json.Marshal(merged)
+}
