@@ -35,7 +35,7 @@ func (h *ceHeaders) release() {
 }
 
 func (h *ceHeaders) scan(hs []inventory.Header) {
-	var seen [attrCount]bool
+	var seen, ambiguous [attrCount]bool
 	for i := range hs {
 		name, value := strings.ToLower(hs[i].Key), hs[i].Value
 		short, ok := strings.CutPrefix(name, headerPrefix)
@@ -55,6 +55,7 @@ func (h *ceHeaders) scan(hs []inventory.Header) {
 		twice := false
 		if ok {
 			twice, seen[a], h.value[a] = seen[a], true, value
+			ambiguous[a] = ambiguous[a] || twice
 		} else {
 			if h.extensions == nil {
 				h.extensions = make(map[string]struct{})
@@ -65,9 +66,11 @@ func (h *ceHeaders) scan(hs []inventory.Header) {
 		if twice && h.dead == nil {
 			h.dead = &inventory.DeadLetter{Reason: ReasonDuplicateAttribute, Field: clip(visible(name)), Byte: -1,
 				Text: "the header stands twice"}
-			if ok {
-				defer func() { h.value[a] = nil }() // either could be meant
-			}
+		}
+	}
+	for a := range ambiguous {
+		if ambiguous[a] {
+			h.value[a] = nil // either could be meant
 		}
 	}
 	if len(h.contentType) == 0 {

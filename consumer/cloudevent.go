@@ -38,6 +38,8 @@ type EventDecoder struct {
 	pool sync.Pool // of *work
 }
 
+var _ Decoder = (*EventDecoder)(nil)
+
 // NewEventDecoder makes a decoder.
 func NewEventDecoder(cfg DecoderConfig) *EventDecoder {
 	if cfg.RecordBytes <= 0 {
@@ -228,6 +230,9 @@ func (w *work) batch() {
 	switch {
 	case w.r.Dead != nil:
 	case r.dead != nil:
+		if r.dead.Field == fmt.Sprintf("[%d].id", n) {
+			w.env.text[attrID] = "" // it stands twice: either could be meant
+		}
 		w.fail(r.dead)
 	case n == 0:
 		w.fail(&inventory.DeadLetter{Reason: ReasonNoData, Text: "a batch without events", Byte: -1})

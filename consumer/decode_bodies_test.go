@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ncmp-inventory/inventory"
+	"ncmp-inventory/schemas"
 )
 
 // testdata/bodies.jsonl holds bodies of POST /ncmpInventory/v1/ch and the status
@@ -52,4 +55,21 @@ func TestRegistrationBodiesOfNCMP(t *testing.T) {
 	}
 	require.NoError(t, lines.Err())
 	require.NotZero(t, n)
+}
+
+// Whoever follows the published examples is understood.
+func TestPublishedExamplesDecode(t *testing.T) {
+	t.Parallel()
+	d := NewEventDecoder(DecoderConfig{})
+	for _, name := range []string{"registration.v1", "state-change.v1", "device-heartbeat.v1"} {
+		value, err := schemas.Example(name)
+		require.NoError(t, err)
+		r := inventory.Record{Value: value, Headers: []inventory.Header{{Key: "content-type", Value: []byte(mediaStructured)}}}
+		d.Decode(&r, false)
+		require.Nil(t, r.Dead, "%s: %+v", name, r.Dead)
+		require.NotEmpty(t, r.Events[0].Items)
+		for _, it := range r.Events[0].Items {
+			require.Nil(t, it.Reject, "%s: %+v", name, it.Reject)
+		}
+	}
 }

@@ -34,12 +34,10 @@ func (w *work) stateChange() {
 	}
 	switch {
 	case in.dead != nil:
-	case e.many == e.hasID:
+	case e.many && (e.hasID || e.hasState), !e.many && !e.hasID:
 		in.die(ReasonBadShape, "want either cmHandle or cmHandles", in.path, 0)
 	case !e.many:
 		w.addState(&e, "")
-	default:
-		w.reject = nil // of members that stand beside the list and mean nothing
 	}
 }
 
@@ -199,9 +197,6 @@ func (w *work) dataSyncState(c *inventory.StateChange) {
 			switch in.name() {
 			case "syncState":
 				c.SyncState = w.str("state.dataSyncState.operational.syncState")
-				if !knownSyncState(c.SyncState) {
-					w.refuse(unknownError(fmt.Sprintf("state.dataSyncState.operational.syncState: unknown value %q", clip(visible(c.SyncState.Value)))))
-				}
 			case "lastSyncTime":
 				c.LastSyncTime = w.str("state.dataSyncState.operational.lastSyncTime")
 			default:
@@ -209,13 +204,4 @@ func (w *work) dataSyncState(c *inventory.StateChange) {
 			}
 		}
 	}
-}
-
-// knownSyncState: NCMP cannot read a handle back whose sync state it does not know.
-func knownSyncState(t inventory.Text) bool {
-	switch t.Value {
-	case inventory.NoneRequested, inventory.Unsynchronized, "SYNCHRONIZED":
-		return true
-	}
-	return !t.Set
 }
