@@ -247,8 +247,12 @@ func (r *Relay) compete(ctx context.Context) error {
 
 // fatal reports whether a term ended for a reason that waiting cannot mend.
 func fatal(err error) bool {
-	return !errors.Is(err, errFenced) && !errors.Is(err, errUnreachable) && !errors.Is(err, errExpired) &&
-		!errors.Is(err, inventory.ErrNotLeader) && !transient(err)
+	for _, passing := range []error{errFenced, errRenew, errUnreachable, errExpired, inventory.ErrNotLeader} {
+		if errors.Is(err, passing) {
+			return false
+		}
+	}
+	return !transient(err)
 }
 
 func transient(err error) bool {

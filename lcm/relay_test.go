@@ -84,7 +84,9 @@ func start(t testing.TB, c *kfake.Cluster, o lcm.Outbox, change func(*lcm.RelayC
 	go func() { done <- r.Run(ctx) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
-		require.NoError(t, <-done)
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
 	})
 	t.Cleanup(r.stop)
 	return r
