@@ -105,15 +105,21 @@ type StateOf struct {
 }
 
 // NewStateChangeEvent makes a state-change event for one or many handles. The
-// key is the id of the only handle, else the source.
+// key is the id of the only handle named, else the source.
 func NewStateChangeEvent(a Attributes, changes ...StateOf) (Outgoing, error) {
 	if len(changes) == 0 {
 		return Outgoing{}, fmt.Errorf("state change of no handle")
 	}
-	key, value := a.Source, []byte(nil)
+	key := changes[0].ID
+	for _, c := range changes {
+		if c.ID != key {
+			key = a.Source
+			break
+		}
+	}
+	var value []byte
 	var err error
 	if len(changes) == 1 {
-		key = changes[0].ID
 		value, err = appendState(nil, &changes[0])
 	} else {
 		value = append(value, `{"cmHandles":[`...)

@@ -98,6 +98,14 @@ func TestStateChangeRoundTrip(t *testing.T) {
 	}
 }
 
+func TestStateChangesOfOneHandleShareItsKey(t *testing.T) {
+	t.Parallel()
+	ready, locked := inventory.StateChange{To: inventory.Ready}, inventory.StateChange{To: inventory.Locked}
+	out, err := NewStateChangeEvent(Attributes{ID: "e-1", Source: "s"}, StateOf{"a", ready}, StateOf{"a", locked})
+	require.NoError(t, err)
+	require.Equal(t, "a", string(out.Key))
+}
+
 func TestHeadersAreLowerCase(t *testing.T) {
 	t.Parallel()
 	for _, h := range stateRecord(t).Headers {
