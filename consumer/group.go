@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ type member struct {
 
 	id     string
 	owned  map[string][]int
-	joined bool // ever
+	dealt  map[string]map[string][]int // what this member, as leader, last gave to whom
+	joined bool                        // ever
 }
 
 // session is one generation of the membership.
@@ -139,11 +141,17 @@ func (m *member) join(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	view := md.view()
+	owned := m.owned
+	if m.cfg.InstanceID != "" {
+		// A restarted static member must look as it did, or some brokers
+		// rebalance; the leader remembers what it had.
+		owned = nil
+	}
 	req := &kafka.JoinGroupRequest{
 		GroupID: m.cfg.Group, MemberID: m.id, GroupInstanceID: m.cfg.InstanceID,
 		SessionTimeout: m.cfg.SessionTimeout, RebalanceTimeout: m.cfg.RebalanceTimeout, ProtocolType: "consumer",
 		Protocols: []kafka.GroupProtocol{{Name: protocolName, Metadata: kafka.GroupProtocolSubscription{
-			Topics: m.cfg.Topics, OwnedPartitions: m.owned,
+			Topics: m.cfg.Topics, OwnedPartitions: owned,
 			// A changed view makes a rejoin a rebalance, whoever sees it
 			// first; a mere rejoin of a follower would change nothing.
 			UserData: viewText(view),
@@ -166,10 +174,7 @@ func (m *member) join(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("joining: %w", err)
 	}
 	m.id = j.MemberID
-	sync := &kafka.SyncGroupRequest{
-		GroupID: m.cfg.Group, GenerationID: j.GenerationID, MemberID: m.id, GroupInstanceID: m.cfg.InstanceID,
-		ProtocolType: "consumer", ProtocolName: j.ProtocolName,
-	}
+	var dealt map[string]map[string][]int
 	if j.LeaderID == m.id {
 		if err := m.found(ctx, md); err != nil {
 			return nil, fmt.Errorf("assigning: %w", err)
@@ -180,23 +185,25 @@ func (m *member) join(ctx context.Context) (*session, error) {
 				counts[t.Name] = len(t.Leaders)
 			}
 		}
-		for id, parts := range assign(j.Members, counts) {
-			sync.Assignments = append(sync.Assignments, kafka.SyncGroupRequestAssignment{
-				MemberID: id, Assignment: kafka.GroupProtocolAssignment{AssignedPartitions: parts},
-			})
+		for i := range j.Members {
+			if mm := &j.Members[i]; len(mm.Metadata.OwnedPartitions) == 0 {
+				mm.Metadata.OwnedPartitions = m.dealt[cmp.Or(mm.GroupInstanceID, mm.ID)]
+			}
+		}
+		dealt = assign(j.Members, counts)
+		m.dealt = make(map[string]map[string][]int, len(dealt))
+		for _, mm := range j.Members {
+			m.dealt[cmp.Or(mm.GroupInstanceID, mm.ID)] = dealt[mm.ID]
 		}
 	}
 	sctx, cancel := context.WithTimeout(ctx, m.cfg.RebalanceTimeout+requestTimeout)
 	defer cancel()
-	r, err := m.k.client.SyncGroup(sctx, sync)
-	if err == nil {
-		err = r.Error
-	}
+	mine, err := m.k.syncGroup(sctx, m.cfg.Group, m.id, m.cfg.InstanceID, j.GenerationID, j.ProtocolName, dealt)
 	if err != nil {
 		return nil, fmt.Errorf("getting the assignment: %w", err)
 	}
 	s := &session{
-		member: m, generation: j.GenerationID, id: m.id, assigned: r.Assignment.AssignedPartitions, view: view,
+		member: m, generation: j.GenerationID, id: m.id, assigned: mine, view: view,
 		rejoin: make(chan struct{}, 1), beat: make(chan chan error), done: make(chan struct{}),
 	}
 	// Nothing is claimed unless the coordinator still wants this generation.

@@ -390,3 +390,16 @@ func admin[T any](l *lab, req kmsg.Request) T {
 	require.NoError(l.t, err)
 	return resp.(T)
 }
+
+func record(topic string, partition int32, v string) *kgo.Record {
+	return &kgo.Record{Topic: topic, Partition: partition, Value: []byte(v)}
+}
+
+func txnID(n int) []kgo.Opt { return []kgo.Opt{kgo.TransactionalID(fmt.Sprint("txn-", n))} }
+
+func commitOrAbort(commit bool) kgo.TransactionEndTry {
+	if commit {
+		return kgo.TryCommit
+	}
+	return kgo.TryAbort
+}
