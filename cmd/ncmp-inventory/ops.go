@@ -62,14 +62,17 @@ func newOpsHandler(p probes, g prometheus.Gatherer) http.Handler {
 }
 
 // newDebugHandler serves what only the worker's own people may see and change.
-func newDebugHandler(level zap.AtomicLevel) http.Handler {
+// Without a level there is none to change.
+func newDebugHandler(level *zap.AtomicLevel) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.Handle("/log/level", level) // GET tells, PUT {"level":"debug"} sets
+	if level != nil {
+		mux.Handle("/log/level", level) // GET tells, PUT {"level":"debug"} sets
+	}
 	return mux
 }
 

@@ -57,7 +57,7 @@ func TestTheLogLevelChangesAtTheDebugAddress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log, level := newLogger(config.Log{Level: "info", Format: "json"}, &out, prometheus.NewRegistry())
-	h := newDebugHandler(level)
+	h := newDebugHandler(&level)
 	log.Debug("unheard")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/log/level", strings.NewReader(`{"level":"debug"}`)))
@@ -91,7 +91,7 @@ func TestServeHTTPEndsWithItsContext(t *testing.T) {
 	bound := make(chan net.Addr, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serveHTTP(ctx, "127.0.0.1:0", newDebugHandler(zap.NewAtomicLevel()), func(a net.Addr) { bound <- a })
+		ended <- serveHTTP(ctx, "127.0.0.1:0", newDebugHandler(new(zap.NewAtomicLevel())), func(a net.Addr) { bound <- a })
 	}()
 	address := (<-bound).String()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

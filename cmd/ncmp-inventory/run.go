@@ -114,7 +114,11 @@ example --kafka.group; "ncmp-inventory config keys" lists them all.`,
 			_ = a.flags.MarkHidden(k.Name)
 		}
 	}
-	root.AddCommand(newConfigCommand(a))
+	root.AddCommand(
+		newWorkerCommand(a), newMigrateCommand(a), newConfigCommand(a),
+		newRegisterCommand(a), newStateCommand(a), newWatchCommand(a),
+		newGetCommand(a), newListCommand(a), newPositionsCommand(a),
+	)
 	return root
 }
 

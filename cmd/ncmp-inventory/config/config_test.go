@@ -101,7 +101,7 @@ func TestFaultsNameKeyAndPlace(t *testing.T) {
 		{name: "a list as a file", file: "- a\n", want: []string{"must hold keys and values"}},
 		{name: "bad size", flags: map[string]string{"limits.memory": "64 parsecs"}, want: []string{"limits.memory", "flag --limits.memory", "64MiB"}},
 		{name: "negative size", flags: map[string]string{"limits.memory": "-1"}, want: []string{"limits.memory"}},
-		{name: "bad number", flags: map[string]string{"database.max-connections": "1"}, want: []string{"want 3 to 1000"}},
+		{name: "bad number", flags: map[string]string{"database.max-connections": "1"}, want: []string{"want 2 to 1000"}},
 		{name: "bad topic", flags: map[string]string{"kafka.topics.lcm-events": "http://dmi:8080"}, want: []string{"kafka.topics.lcm-events", "no Kafka topic name"}},
 		{name: "bad broker", flags: map[string]string{"kafka.brokers": "http://a:1"}, want: []string{"host:port"}},
 		{name: "output is input", flags: map[string]string{"kafka.topics.lcm-events": "dmi-device-heartbeat"}, want: []string{"kafka.topics.lcm-events", "is an input topic too"}},

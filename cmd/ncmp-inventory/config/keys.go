@@ -138,8 +138,8 @@ var Keys = func() []Key {
 		"PostgreSQL as a libpq URL or DSN; several hosts are tried in turn for the one that takes writes")...)
 	add(secret("database.password", secretKind, func(c *Config) *Secret { return &c.Database.Password },
 		"password to use instead of the one in the URL; asked for with each new connection")...)
-	add(key("database.max-connections", "8", intKind(3, 1000), func(c *Config) *int { return &c.Database.MaxConnections },
-		"connections of this worker; as many transactions run side by side, the rest serve the publisher and readiness"))
+	add(key("database.max-connections", "10", intKind(2, 1000), func(c *Config) *int { return &c.Database.MaxConnections },
+		"connections for transactions: so many partitions are written side by side; the publisher has up to four of its own"))
 	add(key("database.migrate", "on", boolKind, func(c *Config) *bool { return &c.Database.Migrate },
 		"create or upgrade the tables when the worker starts; off leaves that to the migrate command"))
 	add(key("database.on-rewind", "halt", choiceKind("halt", "replay"), func(c *Config) *string { return &c.Database.OnRewind },
@@ -150,7 +150,7 @@ var Keys = func() []Key {
 	add(key("outbox.max-age", "15m", durationKind(time.Second, 30*day), func(c *Config) *time.Duration { return &c.Outbox.MaxAge },
 		"how long the oldest message may wait to be published; beyond it input pauses"))
 
-	add(key("batch.max-records", "1000", intKind(1, 100_000), func(c *Config) *int { return &c.Batch.MaxRecords },
+	add(key("batch.max-records", "2000", intKind(1, 100_000), func(c *Config) *int { return &c.Batch.MaxRecords },
 		"records of one transaction"))
 	add(key("batch.max-bytes", "4MiB", sizeKind(1<<10, 1<<30), func(c *Config) *int64 { return &c.Batch.MaxBytes },
 		"bytes of one transaction; a larger record goes alone"))

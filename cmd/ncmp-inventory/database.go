@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"ncmp-inventory/cmd/ncmp-inventory/config"
+	"ncmp-inventory/inventory"
+	"ncmp-inventory/store"
+)
+
+// passwordSource gives the password for each new connection when it is kept
+// apart from the URL, or when the URL itself can change. Nil: the URL's.
+func passwordSource(d config.Database) func(context.Context) (string, error) {
+	switch {
+	case d.Password.IsSet():
+		return func(context.Context) (string, error) { return d.Password.Reveal() }
+	case d.URL.FromFile():
+		return func(context.Context) (string, error) {
+			url, err := d.URL.Reveal()
+			if err != nil {
+				return "", err
+			}
+			c, err := pgconn.ParseConfig(url)
+			if err != nil {
+				return "", errors.New("database.url-file no longer holds a libpq URL or DSN") // err may quote it
+			}
+			return c.Password, nil
+		}
+	}
+	return nil
+}
+
+// databaseFault puts an error of opening the database, which waiting cannot
+// mend, into the words of the configuration.
+func databaseFault(err error) error {
+	key, try := "database.url", "check user, password, database name and rights"
+	if errors.Is(err, store.ErrNotMigrated) {
+		key, try = "database.migrate", "run ncmp-inventory migrate, or switch database.migrate on"
+	}
+	return &config.Error{Key: key, Reason: fmt.Sprintf("%v; %s", err, try)}
+}
+
+// openStore opens the database for a command: it does not wait and does not
+// migrate.
+func (a *app) openStore(ctx context.Context, c *config.Loaded) (*store.Store, error) {
+	sc, err := storeConfig(&c.Config, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	sc.Instance = "cli"
+	sc.MaxConnections = 2
+	s, err := store.Open(ctx, sc)
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.Is(err, inventory.ErrTransient), ctx.Err() != nil:
+		return nil, err
+	}
+	return nil, databaseFault(err)
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"ncmp-inventory/cmd/ncmp-inventory/config"
+	"ncmp-inventory/inventory"
+	"ncmp-inventory/store"
+)
+
+const (
+	// loadEvery is how often the outbox is measured; a look at a full one
+	// takes longer and is taken the more rarely: one tenth of the time.
+	loadEvery = time.Second
+	loadShare = 10
+	// countEvery is how often handles are counted by state. The count reads
+	// one index entry for each handle.
+	countEvery = 30 * time.Second
+	// reopenShare is the low water: a closed gate opens at three quarters of
+	// the bound, so that it does not flutter.
+	reopenNumerator, reopenDenominator = 3, 4
+)
+
+// monitor watches the database from the side: what waits to be published, how
+// many handles there are, and whether it answers at all.
+type monitor struct {
+	bounds config.Outbox
+	outbox *store.Outbox
+	store  *store.Store
+	log    *zap.Logger
+
+	closed  atomic.Pointer[string] // why input has to pause, nil if it has not
+	failure atomic.Pointer[error]
+
+	rows, bytes, parked, age prometheus.Gauge
+	handles                  *prometheus.GaugeVec
+}
+
+func newMonitor(bounds config.Outbox, outbox *store.Outbox, s *store.Store, log *zap.Logger, reg prometheus.Registerer) *monitor {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "ncmp_inventory_" + name, Help: help})
+	}
+	m := &monitor{
+		bounds: bounds, outbox: outbox, store: s, log: log,
+		rows:   gauge("outbox_messages", "Messages that wait to be published, of all workers on this database."),
+		bytes:  gauge("outbox_bytes", "Bytes that wait to be published, of all workers on this database."),
+		parked: gauge("outbox_parked_messages", "Messages that the broker does not take and that wait for a human."),
+		age:    gauge("outbox_oldest_age_seconds", "Age of the oldest message that waits to be published, 0 when none does."),
+		handles: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ncmp_inventory_handles", Help: "Stored CM handles by state. Every worker reports the same: do not add them up.",
+		}, []string{"state"}),
+	}
+	reg.MustRegister(m.rows, m.bytes, m.parked, m.age, m.handles)
+	return m
+}
+
+// run measures until ctx ends. Failures are told by readiness and tried again.
+func (m *monitor) run(ctx context.Context) {
+	counted := time.Time{}
+	for ctx.Err() == nil {
+		began := time.Now()
+		m.measure(ctx)
+		if began.Sub(counted) >= countEvery {
+			m.count(ctx)
+			counted = began
+		}
+		t := time.NewTimer(max(loadEvery, loadShare*time.Since(began)))
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+func (m *monitor) measure(ctx context.Context) {
+	l, err := m.outbox.Load(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		m.failure.Store(&err)
+		return
+	}
+	m.failure.Store(nil)
+	m.rows.Set(float64(l.Rows))
+	m.bytes.Set(float64(l.Bytes))
+	m.parked.Set(float64(l.Parked))
+	age := time.Duration(0)
+	if !l.Oldest.IsZero() {
+		age = max(0, time.Since(l.Oldest))
+	}
+	m.age.Set(age.Seconds())
+	m.decide(l, age)
+}
+
+// count sets the gauge of handles by state. A state that NCMP does not know is
+// "other": what others wrote must not make series without end.
+func (m *monitor) count(ctx context.Context) {
+	byState, err := m.store.CountByState(ctx)
+	if err != nil {
+		return // the database's trouble is told already
+	}
+	counts := map[string]int64{"other": 0}
+	for _, s := range []inventory.State{inventory.Advised, inventory.Ready, inventory.Locked, inventory.Deleting} {
+		counts[string(s)] = 0
+	}
+	for state, n := range byState {
+		if _, known := counts[string(state)]; !known {
+			state = "other"
+		}
+		counts[string(state)] += n
+	}
+	for state, n := range counts {
+		m.handles.WithLabelValues(state).Set(float64(n))
+	}
+}
+
+// decide opens or closes the gate before input.
+func (m *monitor) decide(l inventory.OutboxLoad, age time.Duration) {
+	was := m.closed.Load()
+	maxBytes, maxAge := m.bounds.MaxBytes, m.bounds.MaxAge
+	if was != nil {
+		maxBytes = maxBytes / reopenDenominator * reopenNumerator
+		maxAge = maxAge / reopenDenominator * reopenNumerator
+	}
+	reason := ""
+	switch {
+	case l.Bytes > maxBytes:
+		reason = fmt.Sprintf("outbox: %d bytes wait to be published, outbox.max-bytes is %d", l.Bytes, m.bounds.MaxBytes)
+	case age > maxAge:
+		reason = fmt.Sprintf("outbox: the oldest message waits for %s, outbox.max-age is %s", age.Round(time.Second), m.bounds.MaxAge)
+	}
+	switch {
+	case reason != "" && was == nil:
+		m.log.Warn("input pauses: publishing is behind", zap.String("reason", reason))
+		m.closed.Store(&reason)
+	case reason != "":
+		m.closed.Store(&reason)
+	case was != nil:
+		m.log.Info("input goes on: publishing has caught up")
+		m.closed.Store(nil)
+	}
+}
+
+// gate says why no input may be taken now, "" if it may. It is called for every
+// batch, from many goroutines.
+func (m *monitor) gate() string {
+	if why := m.closed.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// database is why PostgreSQL cannot be used now, nil if it can.
+func (m *monitor) database() error {
+	if err := m.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

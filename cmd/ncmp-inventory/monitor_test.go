@@ -1,0 +1,38 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"ncmp-inventory/cmd/ncmp-inventory/config"
+	"ncmp-inventory/inventory"
+)
+
+func TestTheGateClosesAtABoundAndOpensWellBelowIt(t *testing.T) {
+	t.Parallel()
+	m := &monitor{bounds: config.Outbox{MaxBytes: 1000, MaxAge: time.Minute}, log: zap.NewNop()}
+	for _, step := range []struct {
+		bytes int64
+		age   time.Duration
+		why   string
+	}{
+		{1000, time.Minute, ""},
+		{1001, 0, "outbox.max-bytes"},
+		{900, 0, "outbox.max-bytes"}, // between the waters
+		{750, 0, ""},
+		{900, 0, ""},
+		{0, 61 * time.Second, "outbox.max-age"},
+		{0, 50 * time.Second, "outbox.max-age"},
+		{0, 45 * time.Second, ""},
+	} {
+		m.decide(inventory.OutboxLoad{Bytes: step.bytes}, step.age)
+		if step.why == "" {
+			require.Empty(t, m.gate(), "%+v", step)
+			continue
+		}
+		require.Contains(t, m.gate(), step.why, "%+v", step)
+	}
+}

@@ -1,0 +1,412 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"ncmp-inventory/cmd/ncmp-inventory/config"
+	"ncmp-inventory/consumer"
+	"ncmp-inventory/inventory"
+	"ncmp-inventory/lcm"
+	"ncmp-inventory/schemas"
+	"ncmp-inventory/store"
+)
+
+// worker is the product: it consumes, writes and publishes. Run may be called
+// once.
+type worker struct {
+	cfg       config.Config
+	log       *zap.Logger
+	reg       *prometheus.Registry
+	transport *kafka.Transport
+	client    *kafka.Client
+
+	// level, if set before Run, can be changed at the debug address.
+	level *zap.AtomicLevel
+	// listening, if set before Run, is told each address that is served.
+	listening func(key string, a net.Addr)
+	// createTopics makes missing topics at the start.
+	createTopics bool
+
+	starting atomic.Pointer[string] // what the start waits for; nil once it is over
+	stopping atomic.Bool
+	running  atomic.Pointer[running]
+}
+
+// running is what exists once all servers were reached.
+type running struct {
+	consumer *consumer.Consumer
+	relay    *lcm.Relay
+	monitor  *monitor
+}
+
+// newWorker checks the configuration. It starts nothing and reaches nobody.
+func newWorker(cfg config.Config, log *zap.Logger, reg *prometheus.Registry) (*worker, error) {
+	t := cfg.Kafka.Topics
+	transport, err := newTransport(cfg.Kafka, append(t.Inputs(), t.LCMEvents, t.InventoryEvents, t.Outcomes, t.DeadLetters)...)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{cfg: cfg, log: log, reg: reg, transport: transport, client: newClient(cfg.Kafka, transport)}
+	w.waitFor("starting")
+	return w, nil
+}
+
+// Run works until ctx ends and what is in hand is finished: then it returns nil.
+// An error is something that no waiting mends.
+func (w *worker) Run(ctx context.Context) error {
+	defer w.transport.CloseIdleConnections()
+	// Probes and metrics are served to the end: a worker that drains lives.
+	outer, finish := context.WithCancel(context.WithoutCancel(ctx))
+	defer finish()
+	g, outer := errgroup.WithContext(outer)
+	if a := w.cfg.HTTP.Address; a != "" {
+		g.Go(func() error { return serveHTTP(outer, a, newOpsHandler(w.probes(), w.reg), w.bound("http.address")) })
+	}
+	if a := w.cfg.HTTP.DebugAddress; a != "" {
+		g.Go(func() error { return serveHTTP(outer, a, newDebugHandler(w.level), w.bound("http.debug-address")) })
+	}
+	g.Go(func() error {
+		defer finish()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(outer, cancel)() // an address that cannot be served ends all
+		return w.work(ctx)
+	})
+	return g.Wait()
+}
+
+func (w *worker) bound(key string) func(net.Addr) {
+	return func(a net.Addr) {
+		w.log.Info("listening", zap.String("key", key), zap.Stringer("address", a))
+		if w.listening != nil {
+			w.listening(key, a)
+		}
+	}
+}
+
+// work is the life of a worker, in order: the servers are reached; input is
+// consumed and output published; on a stop the poll loop ends, the lanes finish
+// what they hold, the group is left, the relay drains, the pools close.
+func (w *worker) work(ctx context.Context) error {
+	stopped := context.AfterFunc(ctx, func() {
+		w.stopping.Store(true)
+		w.log.Info("stopping")
+	})
+	defer stopped()
+	maxLCM, err := w.reachKafka(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	committed := make(chan struct{}, 1)
+	s, err := w.reachStore(ctx, committed)
+	if err != nil || s == nil {
+		return err
+	}
+	defer s.Close()
+	outbox, err := store.NewOutbox(context.WithoutCancel(ctx), s)
+	if err != nil {
+		return err
+	}
+	defer outbox.Close()
+	r, err := w.build(s, outbox, maxLCM)
+	if err != nil {
+		return err
+	}
+	w.running.Store(r)
+	w.starting.Store(nil)
+	w.log.Info("started", zap.Strings("topics", w.cfg.Kafka.Topics.Inputs()), zap.String("group", w.cfg.Kafka.Group))
+
+	publish, drain := context.WithCancel(context.WithoutCancel(ctx))
+	defer drain()
+	g, consume := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer drain()
+		return r.consumer.Run(consume)
+	})
+	g.Go(func() error { return r.relay.Run(publish) })
+	g.Go(func() error { r.monitor.run(publish); return nil })
+	g.Go(func() error { wake(publish, committed, r.relay, s, w.log); return nil })
+	err = g.Wait()
+	w.log.Info("stopped", zap.Error(err))
+	return err
+}
+
+// build wires store → registrar → consumer and store → relay.
+func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int) (*running, error) {
+	c := &w.cfg
+	encoder, err := lcm.NewEncoder(lcm.Config{Version: lcm.Version(c.LCM.Version), LegacyHeaders: lcm.LegacyHeaders(c.LCM.LegacyHeaders)})
+	if err != nil {
+		return nil, err
+	}
+	if s.TookOver() && (c.LCM.Events != "ncmp" || c.LCM.LegacyHeaders != "java") {
+		w.log.Warn("this database was NCMP's: consumers of NCMP's events may need lcm.events: ncmp and lcm.legacy-headers: java",
+			zap.String("lcm.events", c.LCM.Events), zap.String("lcm.legacy-headers", c.LCM.LegacyHeaders))
+	}
+	registrar := inventory.NewRegistrar(s, encoder, inventory.RegistrarConfig{PlannerConfig: inventory.PlannerConfig{
+		Events:      map[string]inventory.EventMode{"all": inventory.EventsAll, "ncmp": inventory.EventsNCMP}[c.LCM.Events],
+		Outcomes:    map[string]inventory.OutcomeMode{"failures": inventory.OutcomesFailures, "all": inventory.OutcomesAll, "off": inventory.OutcomesOff}[c.Outcomes],
+		MaxLCMBytes: lcm.PayloadLimit(maxLCM),
+	}})
+	r := &running{monitor: newMonitor(c.Outbox, outbox, s, w.log, w.reg)}
+	r.relay, err = lcm.NewRelay(lcm.RelayConfig{
+		Topics: map[inventory.MessageKind]string{
+			inventory.LCMEvent: c.Kafka.Topics.LCMEvents, inventory.InventoryEvent: c.Kafka.Topics.InventoryEvents,
+			inventory.OutcomeEvent: c.Kafka.Topics.Outcomes, inventory.DeadLetterRecord: c.Kafka.Topics.DeadLetters,
+		},
+		Name:         w.name(),
+		FlushTimeout: c.Drain / flushShare,
+	}, outbox, w.client, w.log.Named("relay"), w.reg)
+	if err != nil {
+		return nil, err
+	}
+	r.consumer, err = consumer.New(w.consumerConfig(), consumer.Deps{
+		Cluster:   consumer.NewCluster(w.client.Addr, w.transport),
+		Decoder:   newDecoder(c.Limits),
+		Applier:   registrar,
+		Positions: s,
+		Gate:      r.monitor.gate,
+		Log:       w.log.Named("consumer"),
+		Metrics:   w.reg,
+	})
+	return r, err
+}
+
+// flushShare is the part of the drain timeout that is kept for publishing what
+// still waits: lanes may have to wait for PostgreSQL, the relay for Kafka.
+const flushShare = 5
+
+func (w *worker) consumerConfig() consumer.Config {
+	c, k := consumer.DefaultConfig(), &w.cfg.Kafka
+	c.Topics, c.HeartbeatTopics = k.Topics.Inputs(), k.Topics.Heartbeats
+	c.Group, c.InstanceID, c.Owner = k.Group, k.InstanceID, w.name()
+	c.SessionTimeout, c.HeartbeatInterval = k.SessionTimeout, k.HeartbeatInterval
+	c.RebalanceTimeout = max(c.RebalanceTimeout, c.SessionTimeout)
+	c.Start, c.OnGap, c.OnRewind = k.Start, k.OnGap, w.cfg.Database.OnRewind
+	c.MaxRecords, c.MaxBytes, c.Linger = w.cfg.Batch.MaxRecords, int(w.cfg.Batch.MaxBytes), w.cfg.Batch.Linger
+	c.Memory = int(w.cfg.Limits.Memory)
+	c.DeadLettersHaltAfter = w.cfg.DeadLetters.HaltAfter
+	c.DrainTimeout = w.cfg.Drain - w.cfg.Drain/flushShare
+	return c
+}
+
+// name is the worker's for people: its static member id or its host.
+func (w *worker) name() string {
+	if id := w.cfg.Kafka.InstanceID; id != "" {
+		return id
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// reachKafka waits until the brokers answer and the LCM topic is there, whose
+// limit planning needs. What waiting cannot mend is an error.
+func (w *worker) reachKafka(ctx context.Context) (maxLCM int, err error) {
+	told := ""
+	for attempt := 0; ; attempt++ {
+		f := checkKafka(ctx, w.cfg.Kafka, w.client)
+		if ctx.Err() != nil {
+			return 0, nil
+		}
+		if w.createTopics && len(f.missing) > 0 {
+			if err := createTopics(ctx, w.cfg.Kafka, w.client, f.missing); err != nil {
+				return 0, err
+			}
+			w.log.Info("topics created", zap.Strings("topics", f.missing))
+			w.createTopics = false
+			continue
+		}
+		var faults []error
+		waits := ""
+		for _, one := range f.list {
+			switch {
+			case one.verdict == wrong:
+				faults = append(faults, &config.Error{Key: one.key, Reason: one.what + ": " + one.text + "; " + one.try})
+			case one.verdict == warning && told == "":
+				w.log.Warn(one.what+": "+one.text, zap.String("key", one.key), zap.String("try", one.try))
+			case one.verdict == absent && waits == "" && (len(f.list) == 1 || one.what == "topic "+w.cfg.Kafka.Topics.LCMEvents):
+				waits = one.what + ": " + one.text + "; " + one.try
+			}
+		}
+		if len(faults) > 0 {
+			return 0, errors.Join(faults...)
+		}
+		if waits == "" {
+			return f.maxLCMBytes, nil
+		}
+		w.waitFor("kafka: " + waits)
+		if waits != told {
+			told = waits
+			w.log.Warn("waiting for Kafka", zap.String("reason", waits))
+		}
+		if !pause(ctx, attempt) {
+			return 0, nil
+		}
+	}
+}
+
+// reachStore opens the database, waiting while it cannot be reached. It returns
+// nil without an error when ctx ended first.
+func (w *worker) reachStore(ctx context.Context, committed chan<- struct{}) (*store.Store, error) {
+	told := ""
+	for attempt := 0; ; attempt++ {
+		// Each attempt registers metrics; only those of the last are kept.
+		reg := prometheus.NewRegistry()
+		sc, err := storeConfig(&w.cfg, w.log.Named("store"), reg)
+		if err != nil {
+			return nil, err
+		}
+		sc.Instance, sc.Migrate, sc.RelayID = w.name(), w.cfg.Database.Migrate, w.cfg.Kafka.RelayID
+		sc.OnCommit = func(int) {
+			select {
+			case committed <- struct{}{}:
+			default:
+			}
+		}
+		s, err := store.Open(ctx, sc)
+		switch {
+		case err == nil:
+			return s, w.reg.Register(reg)
+		case ctx.Err() != nil:
+			return nil, nil
+		case !errors.Is(err, inventory.ErrTransient):
+			return nil, databaseFault(err)
+		}
+		w.waitFor("postgresql: " + err.Error())
+		if text := err.Error(); text != told {
+			told = text
+			w.log.Warn("waiting for PostgreSQL", zap.Error(err))
+		}
+		if !pause(ctx, attempt) {
+			return nil, nil
+		}
+	}
+}
+
+// storeConfig is what all commands open the database with; the codec lets
+// leaves be written.
+func storeConfig(c *config.Config, log *zap.Logger, reg prometheus.Registerer) (store.Config, error) {
+	url, err := c.Database.URL.Reveal()
+	if err != nil {
+		return store.Config{}, &config.Error{Key: "database.url", Reason: err.Error()}
+	}
+	module := schemas.Inventory()
+	model, err := module.Load()
+	if err != nil {
+		return store.Config{}, err
+	}
+	return store.Config{
+		URL:            url,
+		Password:       passwordSource(c.Database),
+		MaxConnections: c.Database.MaxConnections,
+		Model:          store.Model{Module: module.Name, Revision: module.Revision, Content: module.Content},
+		Codec:          leafCodec{model},
+		Logger:         log,
+		Registerer:     reg,
+	}, nil
+}
+
+// leafCodec shows the compiled model as the store wants to see it.
+type leafCodec struct{ *schemas.Model }
+
+// Leaf implements inventory.LeafCodec.
+func (c leafCodec) Leaf(schemaPath string) (inventory.Leaf, error) { return c.Model.Leaf(schemaPath) }
+
+// wake tells the publisher that messages were committed: this worker's own, or,
+// while another worker publishes, that one through the database.
+func wake(ctx context.Context, committed <-chan struct{}, relay *lcm.Relay, s *store.Store, log *zap.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-committed:
+		}
+		if relay.Status().Leading {
+			relay.Wake()
+			continue
+		}
+		if err := s.Notify(ctx); err != nil && ctx.Err() == nil {
+			log.Debug("the publisher was not woken; it looks by itself", zap.Error(err))
+		}
+	}
+}
+
+func (w *worker) waitFor(what string) { w.starting.Store(&what) }
+
+// probes say what the worker needs and has not got.
+func (w *worker) probes() probes {
+	when := func(check func(*running) error) func() error {
+		return func() error {
+			if r := w.running.Load(); r != nil {
+				return check(r)
+			}
+			return nil
+		}
+	}
+	return probes{
+		{"worker", func() error {
+			if w.stopping.Load() {
+				return errors.New("stopping")
+			}
+			if what := w.starting.Load(); what != nil {
+				return errors.New(*what)
+			}
+			return nil
+		}},
+		{"postgresql", when(func(r *running) error { return r.monitor.database() })},
+		{"input", when(func(r *running) error {
+			s := r.consumer.Status()
+			if ok, why := s.Ready(); !ok {
+				return errors.New(why)
+			}
+			if s.Halted > 0 {
+				return fmt.Errorf("%d partition(s) are halted", s.Halted)
+			}
+			return nil
+		})},
+		{"output", when(func(r *running) error {
+			if p := r.relay.Status().Problems; len(p) > 0 {
+				return errors.New(strings.Join(p, "; "))
+			}
+			return nil
+		})},
+	}
+}
+
+// ready is nil when the worker does all that it is there for.
+func (w *worker) ready() error {
+	if missing := w.probes().missing(); len(missing) > 0 {
+		return errors.New(strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// pause waits between attempts: 100 ms, doubling to 5 s, with jitter. It
+// reports false when ctx ended.
+func pause(ctx context.Context, attempt int) bool {
+	d := min(5*time.Second, 100*time.Millisecond<<min(attempt, 6))
+	d = d/2 + rand.N(d/2)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
