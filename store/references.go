@@ -26,7 +26,8 @@ const (
 	sqlReadOwners = `select key, owner from ncmp_inventory.reference where key = any($1::text[])`
 	sqlSetOwners  = `
 update ncmp_inventory.reference r set owner = u.owner
-from unnest($1::text[], $2::text[]) as u (key, owner) where r.key = u.key`
+from (select $1::text[] as keys, $2::text[] as owners offset 0) p, unnest(p.keys, p.owners) as u (key, owner)
+where r.key = u.key`
 	sqlReleaseKeys = `delete from ncmp_inventory.reference where key = any($1::text[])`
 	// sqlReadAlternates reads, without a lock, what removals would free.
 	sqlReadAlternates = `

@@ -62,11 +62,13 @@ func (l *leafSet) reset() {
 }
 
 // sqlMergeLeaves finds rows by id and leaves xpath and keys alone, so that the
-// update stays on its page.
+// update stays on its page. The arrays come out of a sub-query to hide their
+// length: knowing it, the planner reads a table of middling size as a whole.
 const sqlMergeLeaves = `
 update fragment f
 set attributes = case when u.replace then u.attributes else coalesce(f.attributes, '{}') || u.attributes end
-from unnest($1::bigint[], $2::jsonb[], $3::boolean[]) as u (id, attributes, replace)
+from (select $1::bigint[] as ids, $2::jsonb[] as attributes, $3::boolean[] as replaces offset 0) p,
+     unnest(p.ids, p.attributes, p.replaces) as u (id, attributes, replace)
 where f.id = u.id`
 
 // queueMerge changes leaves of rows named by id; a row that is gone is passed over.
@@ -78,7 +80,8 @@ func queueMerge(b *pgx.Batch, ids []int64, attributes [][]byte, replace []bool) 
 }
 
 // sqlDeleteFragments takes what lies below along, by the cascade of parent_id.
-const sqlDeleteFragments = `delete from fragment where id = any($1::bigint[])`
+// The sub-query hides the array's length, as above.
+const sqlDeleteFragments = `delete from fragment where id = any((select $1::bigint[])::bigint[])`
 
 // queueDelete removes rows named by id with all that lies below them.
 func queueDelete(b *pgx.Batch, ids []int64) {

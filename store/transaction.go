@@ -290,10 +290,18 @@ func (w *writer) queue(b *pgx.Batch, anchor int64) {
 }
 
 // NCMP keeps an anchor of each synced handle, named by its id, in a dataspace
-// of its own, and removes it with the handle.
+// of its own, and removes it with the handle. Most of these anchors have no data.
+// The planner cannot know that: where nearly all rows belong to the registry it
+// would read them all to find none. So the anchors that do have data are found
+// first, in the order of the index, and without any the rest is not run.
 const (
 	sqlDeleteSyncedData = `
-delete from fragment where anchor_id = any(array(select a.id from anchor a where a.dataspace_id = $1 and a.name = any($2::text[])))`
+with holding as materialized (
+    select a.id from anchor a
+    cross join lateral (select from fragment f where f.anchor_id = a.id order by f.xpath limit 1) f
+    where a.dataspace_id = $1 and a.name = any($2::text[])
+)
+delete from fragment where (select count(*) from holding) > 0 and anchor_id = any(array(select id from holding))`
 	sqlDeleteSyncedAnchors = `delete from anchor where dataspace_id = $1 and name = any($2::text[])`
 )
 
