@@ -35,6 +35,12 @@ func NewOutbox(ctx context.Context, s *Store) (*Outbox, error) {
 		return nil, err
 	}
 	cfg.MaxConns = outboxConnections
+	// A queue is empty one moment and huge the next; its statistics are
+	// always wrong, and its table holds more dead rows than live ones. So no
+	// plan of ours may read the table or sort it: the index has the order.
+	for _, p := range []string{"enable_seqscan", "enable_bitmapscan", "enable_sort"} {
+		cfg.ConnConfig.RuntimeParams[p] = "off"
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the publisher's connections: %w", err)
