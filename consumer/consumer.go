@@ -49,6 +49,8 @@ type Consumer struct {
 	troubles   map[string]error
 	missing    map[string]error // topics that cannot be seen
 	lanes      []*lane
+
+	compacted sync.Once
 }
 
 // New checks the configuration. It starts nothing and talks to nobody.
@@ -72,7 +74,6 @@ func New(cfg Config, d Deps) (*Consumer, error) {
 // and returns nil. Outages of Kafka or the database are waited for; an error
 // is something that no waiting mends.
 func (c *Consumer) Run(ctx context.Context) error {
-	c.warnCompacted(ctx)
 	m := &member{
 		cfg: &c.cfg, k: c.k, log: c.log, m: c.m,
 		serve: c.serve, found: c.beginLatest, stalled: c.stalled,
@@ -105,6 +106,7 @@ func (c *Consumer) serve(ctx context.Context, s *session) error {
 	if err != nil || md == nil {
 		return err
 	}
+	c.compacted.Do(func() { c.warnCompacted(ctx) })
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var drain *time.Timer
@@ -158,7 +160,11 @@ func (c *Consumer) serve(ctx context.Context, s *session) error {
 // prepare learns what the lanes need to judge their positions. A nil Metadata
 // means that ctx ended.
 func (c *Consumer) prepare(ctx context.Context, s *session) (md *Metadata, hints map[partitionKey]hint, err error) {
+	tries := 0
 	err = c.kafka(ctx, "preparing the session", func(ctx context.Context) error {
+		if tries++; tries > 5 {
+			s.reassign() // the topics may be others by now
+		}
 		var err error
 		if md, err = c.k.Metadata(ctx, c.cfg.Topics...); err != nil {
 			return err
@@ -207,6 +213,7 @@ func (c *Consumer) newLanes(v *serving, md *Metadata, hints map[partitionKey]hin
 			}
 			l.position.Store(-1)
 			l.oldest.Store(-1)
+			l.calm.Store(time.Now().UnixNano())
 			lanes = append(lanes, l)
 		}
 	}

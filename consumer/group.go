@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
@@ -140,6 +139,11 @@ func (m *member) join(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, t := range md.Topics {
+		if !m.joined && errors.Is(t.Err, kafka.TopicAuthorizationFailed) {
+			return nil, fmt.Errorf("topic %s: %w", t.Name, t.Err)
+		}
+	}
 	view := md.view()
 	owned := m.owned
 	if m.cfg.InstanceID != "" {
@@ -231,12 +235,16 @@ func (m *member) hold(ctx context.Context, s *session) error {
 	go func() { served <- m.serve(serving, s) }()
 
 	var lost error
-	var silent atomic.Bool
+	var silent, troubled bool
 	beat := func() error {
 		// Heartbeats outlive ctx: they end with serve.
 		err := m.heartbeat(context.WithoutCancel(ctx), s)
 		switch {
 		case err == nil:
+			if troubled {
+				troubled = false
+				m.note(true, s.generation, nil)
+			}
 		case errors.Is(err, kafka.RebalanceInProgress):
 			stop()
 			err = nil // still a member
@@ -244,6 +252,7 @@ func (m *member) hold(ctx context.Context, s *session) error {
 			lost = err
 			stop()
 		default: // network, or the coordinator moved: the session lives on
+			troubled = true
 			m.m.retries.WithLabelValues("heartbeat").Inc()
 			m.note(true, s.generation, err)
 		}
@@ -267,14 +276,15 @@ func (m *member) hold(ctx context.Context, s *session) error {
 				continue
 			}
 			if m.stalled() {
-				if !silent.Swap(true) {
+				if !silent {
+					silent = true
 					m.m.stalls.Inc()
 					m.log.Error("a batch takes too long: heartbeats stop so that the group moves the partitions",
 						zap.Duration("after", m.cfg.StallTimeout))
 				}
 				continue
 			}
-			silent.Store(false)
+			silent = false
 			_ = beat() // judged inside
 		}
 	}

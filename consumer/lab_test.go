@@ -303,7 +303,7 @@ func (l *lab) position(p inventory.Partition) int64 {
 type worker struct {
 	*Consumer
 	lab  *lab
-	tr   *kafka.Transport
+	reg  *prometheus.Registry
 	stop context.CancelFunc
 	done chan error
 }
@@ -311,12 +311,13 @@ type worker struct {
 // start runs a consumer with quick settings; change adapts them.
 func (l *lab) start(name string, change func(*Config, *Deps)) *worker {
 	l.t.Helper()
-	tr, k := l.cluster()
+	_, k := l.cluster()
 	cfg := DefaultConfig()
 	cfg.Topics, cfg.Group, cfg.Owner = []string{"in"}, "g", name
 	cfg.SessionTimeout, cfg.HeartbeatInterval, cfg.RebalanceTimeout = 2*time.Second, 50*time.Millisecond, 10*time.Second
 	cfg.MetadataInterval, cfg.RecheckInterval = 100*time.Millisecond, 100*time.Millisecond
-	d := Deps{Cluster: k, Decoder: plain{}, Applier: l.db, Positions: l.db, Metrics: prometheus.NewRegistry(),
+	reg := prometheus.NewRegistry()
+	d := Deps{Cluster: k, Decoder: plain{}, Applier: l.db, Positions: l.db, Metrics: reg,
 		Log: zaptest.NewLogger(l.t, zaptest.Level(zap.WarnLevel)).Named(name)}
 	if change != nil {
 		change(&cfg, &d)
@@ -324,7 +325,7 @@ func (l *lab) start(name string, change func(*Config, *Deps)) *worker {
 	c, err := New(cfg, d)
 	require.NoError(l.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &worker{Consumer: c, lab: l, tr: tr, stop: cancel, done: make(chan error, 1)}
+	w := &worker{Consumer: c, lab: l, reg: reg, stop: cancel, done: make(chan error, 1)}
 	go func() { w.done <- c.Run(ctx) }()
 	l.t.Cleanup(func() {
 		cancel()

@@ -41,6 +41,7 @@ type lane struct {
 	halted   atomic.Pointer[halt]
 	since    atomic.Int64 // when the batch in hand was cut, ns; 0 if none is
 	oldest   atomic.Int64 // timestamp of its first record, ms; -1 if none
+	calm     atomic.Int64 // when nothing was left to apply for the last time, ns
 	expanded atomic.Int64 // bytes of decompressed records in hand
 	inHand   atomic.Int64 // its records
 }
@@ -75,6 +76,8 @@ func (l *lane) run(ctx context.Context) error {
 				return nil
 			}
 		case errors.Is(err, errAgain):
+			sleep(ctx, pauseFor(l.strikes))
+			l.strikes++
 		case err == nil, errors.Is(err, errLeft):
 			return nil
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
@@ -94,7 +97,7 @@ func (l *lane) stop(h *halt) {
 	}
 	l.c.m.halts.WithLabelValues(h.kind).Inc()
 	l.log.Error("partition halted: "+h.reason,
-		zap.String("kind", h.kind), zap.Int64("position", l.next),
+		zap.String("kind", h.kind), zap.Int64("position", l.position.Load()),
 		zap.String("to go on", fmt.Sprintf("ncmp-inventory positions set %s %d OFFSET --dry-run", l.part.Topic, l.part.Index)))
 }
 
@@ -140,6 +143,9 @@ func (l *lane) consume(ctx context.Context) error {
 // came for a while, or when the partition is given away.
 func (l *lane) wait(ctx context.Context, next int64, epoch int32) error {
 	var idle <-chan time.Time
+	if l.box.caughtUp() {
+		l.calm.Store(time.Now().UnixNano())
+	}
 	if next > l.next {
 		t := time.NewTimer(idleDelay)
 		defer t.Stop()

@@ -66,6 +66,13 @@ func (m *mailbox) reset(next int64, epoch int32) {
 	m.next, m.epoch, m.open = next, epoch, true
 }
 
+// bounds notes where the log ends, for whoever looks while nothing is fetched.
+func (m *mailbox) bounds(o Offsets) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.end, m.stable = o.End, o.Stable
+}
+
 // shut stops fetching and drops what has not been taken.
 func (m *mailbox) shut() {
 	m.mu.Lock()
@@ -167,6 +174,13 @@ func (m *mailbox) idle() (next int64, epoch int32, p *problem, empty bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.next, m.epoch, m.problem, len(m.spans) == 0
+}
+
+// caughtUp reports whether fetching stands at the end of what can be read.
+func (m *mailbox) caughtUp() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.next >= m.stable && len(m.spans) == 0
 }
 
 // boxState is a look from outside, for status and metrics.

@@ -51,6 +51,10 @@ func (l *lane) own(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	l.box.bounds(log)
+	if cl.Found {
+		l.position.Store(cl.Next)
+	}
 	if cl.Moved {
 		l.hint, l.next = nil, -1
 	}
@@ -168,7 +172,7 @@ func (c *Consumer) beginLatest(ctx context.Context, md *Metadata) error {
 		}
 		known, recreated, err := c.positions.TopicKnown(ctx, t.ID, t.Name)
 		if err != nil {
-			return err
+			return storeError(err)
 		}
 		if known || recreated {
 			continue
@@ -180,11 +184,19 @@ func (c *Consumer) beginLatest(ctx context.Context, md *Metadata) error {
 		for i := range log {
 			p := inventory.Partition{TopicID: t.ID, Topic: t.Name, Index: int32(i)}
 			if _, err := c.positions.Start(ctx, p, md.ClusterID, c.cfg.Owner, log[i].Stable); err != nil {
-				return err
+				return storeError(err)
 			}
 		}
 	}
 	return nil
+}
+
+// storeError marks what no waiting mends as the end of the membership.
+func storeError(err error) error {
+	if errors.Is(err, inventory.ErrTransient) {
+		return err
+	}
+	return &serveError{err}
 }
 
 // jump moves the position over what is not there any more, or halts, as the
@@ -216,9 +228,6 @@ func (l *lane) judge(ctx context.Context, p *problem) error {
 		}
 		return errAgain
 	case errors.Is(p.code, kafka.OffsetOutOfRange):
-		if !sleep(ctx, pauseFor(l.strikes)) {
-			return nil
-		}
 		return errAgain // own finds out which bound was crossed
 	default:
 		if err := l.sameTopic(ctx); err != nil {

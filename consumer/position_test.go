@@ -9,9 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	kafka "github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"ncmp-inventory/inventory"
 )
@@ -419,4 +422,39 @@ func TestDrainTimeoutCutsABatchThatTakesTooLong(t *testing.T) {
 	l.db.set(func() { require.Zero(t, l.db.total()) })
 	l.start("b", nil)
 	l.requireExact(want)
+}
+
+func TestCompactedInputTopicIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	policy := "compact,delete"
+	require.NoError(t, l.broker.CreateTopic("in", 1, map[string]string{"cleanup.policy": policy}))
+	core, logs := observer.New(zap.WarnLevel)
+	w := l.start("a", func(_ *Config, d *Deps) { d.Log = zap.New(core) })
+	w.until("it", owns(1))
+	require.Equal(t, 1, logs.FilterMessageSnippet("compacted").FilterField(zap.String("topic", "in")).Len())
+}
+
+func TestHaltedPartitionShowsItsLag(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, map[string]int32{"in": 1})
+	want := wants(l, "in", 1, 0, 5, nil)
+	l.stopped(want)
+	l.send("in", 0, 5, 9)
+	p := l.part("in", 0)
+	l.db.set(func() { l.db.rows[keyOf(p)].next = 2 })
+	w := l.start("a", nil)
+	s := w.until("a halt that ages", func(s Status) bool {
+		return halted("")(s) && s.Partitions[0].LagSeconds > 0
+	})
+	require.Equal(t, "in", s.Partitions[0].Topic)
+	require.Equal(t, 1, s.Halted)
+	require.NoError(t, testutil.GatherAndCompare(w.reg, strings.NewReader(`
+# HELP ncmp_inventory_partition_halted 1 while the partition is halted.
+# TYPE ncmp_inventory_partition_halted gauge
+ncmp_inventory_partition_halted{partition="0",topic="in"} 1
+# HELP ncmp_inventory_lag_records Offsets that can be read and are not applied.
+# TYPE ncmp_inventory_lag_records gauge
+ncmp_inventory_lag_records{partition="0",topic="in"} 7
+`), "ncmp_inventory_partition_halted", "ncmp_inventory_lag_records"))
 }

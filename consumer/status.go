@@ -58,7 +58,8 @@ type PartitionStatus struct {
 	// is how many more wait behind an open transaction. -1 is unknown.
 	Lag, Open int64
 	// LagSeconds is the age of the oldest record that was not applied, 0
-	// when there is none.
+	// when there is none. While that record was not even fetched, it is the
+	// time since the partition was last caught up: an upper bound.
 	LagSeconds float64
 	// Held is the bytes in memory.
 	Held int64
@@ -114,8 +115,12 @@ func (l *lane) status(now time.Time) PartitionStatus {
 	if oldest < 0 {
 		oldest = box.oldest
 	}
-	if oldest >= 0 && p.Lag != 0 {
+	switch {
+	case p.Lag == 0:
+	case oldest >= 0:
 		p.LagSeconds = max(0, now.Sub(time.UnixMilli(oldest)).Seconds())
+	case p.Lag > 0:
+		p.LagSeconds = max(0, now.Sub(time.Unix(0, l.calm.Load())).Seconds())
 	}
 	return p
 }
