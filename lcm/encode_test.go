@@ -15,6 +15,7 @@ import (
 
 	"ncmp-inventory/inventory"
 	"ncmp-inventory/lcm"
+	"ncmp-inventory/schemas"
 )
 
 func encoder(t testing.TB, cfg lcm.Config) *lcm.Encoder {
@@ -181,6 +182,11 @@ func TestUpdateShowsWhatChanged(t *testing.T) {
 	require.NotContains(t, event(lcm.Config{}), "Values")
 }
 
+func requireValid(t testing.TB, schema string, m inventory.Message) {
+	t.Helper()
+	require.NoError(t, schemas.Validate(schema, m.Value))
+}
+
 func TestInventoryEvent(t *testing.T) {
 	t.Parallel()
 	e := encoder(t, lcm.Config{})
@@ -189,6 +195,7 @@ func TestInventoryEvent(t *testing.T) {
 		Cause: &inventory.Event{ID: "lab-17", Source: "DMI"},
 	})
 	require.Equal(t, inventory.InventoryEvent, m.Kind)
+	requireValid(t, schemas.InventoryEvent, m)
 	require.Equal(t, "lab-17", string(m.Key))
 	require.Equal(t, `{"data":{"attributeValueChange":[{"attributeName":"trustLevel","oldAttributeValue":"COMPLETE","newAttributeValue":"NONE"}]}}`, string(m.Value))
 	require.Equal(t, map[string]string{
@@ -214,6 +221,7 @@ func TestOutcome(t *testing.T) {
 		Failures: []inventory.Failure{{ID: "a\"b", Op: inventory.OpCreate, Rejection: *inventory.Reject(inventory.CodeExists, "owner c")}},
 	})
 	require.Equal(t, inventory.OutcomeEvent, m.Kind)
+	requireValid(t, schemas.Outcome, m)
 	require.Equal(t, "dmi-1", string(m.Key))
 	require.Equal(t, `{"source":{"topic":"in","partition":3,"offset":99,"id":"evt-1"},"failures":[{"cmHandle":"a\"b","operation":"create",`+
 		`"errorCode":"109","errorText":"cm-handle already exists","details":"owner c"}],"succeeded":2}`, string(m.Value))
@@ -228,6 +236,7 @@ func TestOutcome(t *testing.T) {
 		Dead: &inventory.DeadLetter{Reason: "bad-json", Text: "unexpected end", Byte: 4},
 	})
 	require.Nil(t, m.Key)
+	requireValid(t, schemas.Outcome, m)
 	require.JSONEq(t, `{"source":{"topic":"in","partition":3,"offset":1,"id":"evt-1"},"failures":[{"cmHandle":"","operation":"",
 		"errorCode":"108","errorText":"unexpected end","details":"bad-json"}],"succeeded":0}`, string(m.Value))
 }

@@ -14,6 +14,7 @@ import (
 
 	"ncmp-inventory/inventory"
 	"ncmp-inventory/lcm"
+	"ncmp-inventory/schemas"
 )
 
 // goldenRecord is one record that ONAP NCMP published; ids and times are masked.
@@ -170,6 +171,7 @@ func TestGoldenEventsAreReproduced(t *testing.T) {
 				require.Equal(t, r.Key, string(m.Key), r.Case)
 				require.Equal(t, string(sortedProperties(t, r.Value)), string(m.Value), "%s step %d", r.Case, r.Step)
 
+				require.NoError(t, schemas.Validate("lcm-event."+string(version), m.Value))
 				var asJava, asText []inventory.Header
 				for _, h := range r.Headers {
 					if h[1] == "java-string" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
@@ -24,6 +25,7 @@ type memOutbox struct {
 	gen     int64
 	until   time.Time
 	raised  int64
+	relayID string
 	parked  int
 	wakes   map[int]func()
 	changed chan struct{} // closed and replaced at every change
@@ -41,6 +43,7 @@ var _ lcm.Outbox = (*memOutbox)(nil)
 func newMemOutbox() *memOutbox {
 	return &memOutbox{
 		rows: map[inventory.MessageKind][]memRow{}, next: 1, wakes: map[int]func(){}, changed: make(chan struct{}),
+		relayID: "relay-" + uuid.NewString(),
 	}
 }
 
@@ -178,6 +181,11 @@ func (o *memOutbox) Exchange(ctx context.Context, l inventory.Lease, kind invent
 		}
 		out = append(out, r.OutboxRow)
 	}
+	if o.fail != nil {
+		if err := o.fail("answer", l.Holder); err != nil {
+			return nil, err // done, but the caller does not know
+		}
+	}
 	return out, nil
 }
 
@@ -210,7 +218,7 @@ func (o *memOutbox) Park(ctx context.Context, l inventory.Lease, kind inventory.
 }
 
 func (o *memOutbox) RelayID(ctx context.Context) (string, error) {
-	return "relay-id", o.allowed(ctx, "relay-id", "")
+	return o.relayID, o.allowed(ctx, "relay-id", "")
 }
 
 func (o *memOutbox) RaiseSequence(ctx context.Context, above int64) error {

@@ -73,7 +73,7 @@ func (r *Relay) askProducer(ctx context.Context, transactionalID string) (produc
 		return producer{}, fmt.Errorf("taking a producer id: %w", err)
 	}
 	return producer{
-		id: int64(res.Producer.ProducerID), epoch: int16(res.Producer.ProducerEpoch), fenced: transactionalID != "",
+		id: int64(res.Producer.ProducerID), epoch: int16(res.Producer.ProducerEpoch),
 	}, nil
 }
 

@@ -17,9 +17,6 @@ import (
 type producer struct {
 	id    int64
 	epoch int16
-	// fenced says that the epoch belongs to a transactional id, so that an
-	// older publisher is refused.
-	fenced bool
 }
 
 // batchWriter builds record batches (format 2) in a buffer of its own. kafka-go

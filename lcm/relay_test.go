@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -52,11 +53,13 @@ func cluster(t testing.TB, names ...string) *kfake.Cluster {
 	return c
 }
 
-func client(t testing.TB, c *kfake.Cluster) *kafka.Client {
+func client(t testing.TB, c *kfake.Cluster) *kafka.Client { return clientOf(t, c.ListenAddrs(), nil) }
+
+func clientOf(t testing.TB, brokers []string, dial func(context.Context, string, string) (net.Conn, error)) *kafka.Client {
 	t.Helper()
-	tr := &kafka.Transport{MetadataTTL: 100 * time.Millisecond}
+	tr := &kafka.Transport{MetadataTTL: 100 * time.Millisecond, Dial: dial}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &kafka.Client{Addr: kafka.TCP(c.ListenAddrs()...), Transport: tr, Timeout: 10 * time.Second}
+	return &kafka.Client{Addr: kafka.TCP(brokers...), Transport: tr, Timeout: 10 * time.Second}
 }
 
 // running is a relay under test.
@@ -68,6 +71,11 @@ type running struct {
 
 func start(t testing.TB, c *kfake.Cluster, o lcm.Outbox, change func(*lcm.RelayConfig)) *running {
 	t.Helper()
+	return startWith(t, client(t, c), o, change)
+}
+
+func startWith(t testing.TB, cl *kafka.Client, o lcm.Outbox, change func(*lcm.RelayConfig)) *running {
+	t.Helper()
 	cfg := lcm.RelayConfig{
 		Topics: topics, LeaseTTL: 30 * time.Second, ProduceTimeout: 2 * time.Second,
 		Poll: 50 * time.Millisecond, FlushTimeout: 2 * time.Second,
@@ -77,7 +85,7 @@ func start(t testing.TB, c *kfake.Cluster, o lcm.Outbox, change func(*lcm.RelayC
 	}
 	r := &running{reg: prometheus.NewRegistry()}
 	var err error
-	r.Relay, err = lcm.NewRelay(cfg, o, client(t, c), zap.NewNop(), r.reg)
+	r.Relay, err = lcm.NewRelay(cfg, o, cl, zap.NewNop(), r.reg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -131,7 +139,12 @@ func read(t testing.TB, c *kfake.Cluster, topic string) (out []*kgo.Record) {
 	for _, p := range c.PartitionInfos(topic) {
 		want += p.HighWatermark
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	return readFrom(t, c.ListenAddrs(), topic, want)
+}
+
+func readFrom(t testing.TB, brokers []string, topic string, want int64) (out []*kgo.Record) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	require.NoError(t, err)
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -451,60 +464,11 @@ func TestSequenceGoesOnAboveTheTopic(t *testing.T) {
 func TestWithoutTheTransactionalRight(t *testing.T) {
 	t.Parallel()
 	c, o := cluster(t), newMemOutbox()
-	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TxnID: "relay-id", Err: kerr.TransactionalIDAuthorizationFailed, Count: -1})
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TxnID: o.relayID, Err: kerr.TransactionalIDAuthorizationFailed, Count: -1})
 	start(t, c, o, func(cfg *lcm.RelayConfig) { cfg.ProduceTimeout = 200 * time.Millisecond })
 	o.add(messages(inventory.LCMEvent, 10, 10)...)
 	o.await(t, "an empty outbox", empty(inventory.LCMEvent))
 	requireOnce(t, read(t, c, topics[inventory.LCMEvent]), 10, 10)
-}
-
-// A worker dies with a batch on its way. Another one takes over once the lease
-// has expired and publishes on; then the old batch arrives at last.
-func TestDelayedBatchOfADeadPublisherIsRefused(t *testing.T) {
-	t.Parallel()
-	c, o := cluster(t), newMemOutbox()
-	caught := make(chan []byte, 1)
-	fault := c.Fault(kfake.Fault{
-		Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1,
-		When: func(r kmsg.Request) bool {
-			select {
-			case caught <- bytes.Clone(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records):
-			default:
-			}
-			return true
-		},
-	})
-	first := start(t, c, o, func(cfg *lcm.RelayConfig) {
-		cfg.Name, cfg.LeaseTTL, cfg.FlushTimeout = "first", shortLease, time.Millisecond
-	})
-	o.add(message(inventory.LCMEvent, "key-0", 0))
-	delayed := <-caught
-
-	o.mu.Lock() // the first worker is cut off
-	dead := o.holder
-	o.fail = func(_, holder string) error {
-		if holder == dead {
-			return fmt.Errorf("cut off: %w", inventory.ErrTransient)
-		}
-		return nil
-	}
-	o.mu.Unlock()
-	second := start(t, c, o, func(cfg *lcm.RelayConfig) { cfg.Name, cfg.LeaseTTL = "second", shortLease })
-	o.await(t, "a take-over", func(o *memOutbox) bool { return o.holder != "" && o.holder != dead })
-	first.stop()
-	fault.Remove()
-	o.add(message(inventory.LCMEvent, "key-0", 1))
-	o.await(t, "an empty outbox", empty(inventory.LCMEvent))
-	require.True(t, second.Status().Leading)
-
-	framed := append([]byte{0, 0, byte(len(delayed) >> 8), byte(len(delayed))}, delayed...)
-	res, err := client(t, c).RawProduce(context.Background(), &kafka.RawProduceRequest{
-		Topic: topics[inventory.LCMEvent], Partition: partitionOf([]byte("key-0"), partitions), RequiredAcks: kafka.RequireAll,
-		RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(framed)},
-	})
-	require.NoError(t, err)
-	require.ErrorIs(t, res.Error, kafka.InvalidProducerEpoch)
-	requireOnce(t, read(t, c, topics[inventory.LCMEvent]), 1, 2)
 }
 
 func TestFencedPublisherStepsBackAndLosesNothing(t *testing.T) {
@@ -514,7 +478,7 @@ func TestFencedPublisherStepsBackAndLosesNothing(t *testing.T) {
 	o.add(message(inventory.LCMEvent, "key-0", 0))
 	o.await(t, "an empty outbox", empty(inventory.LCMEvent))
 	later, err := client(t, c).InitProducerID(context.Background(), &kafka.InitProducerIDRequest{
-		TransactionalID: "relay-id", TransactionTimeoutMs: 1000, ProducerID: -1, ProducerEpoch: -1,
+		TransactionalID: o.relayID, TransactionTimeoutMs: 1000, ProducerID: -1, ProducerEpoch: -1,
 	})
 	require.NoError(t, err)
 	require.NoError(t, later.Error)
@@ -555,7 +519,7 @@ func TestOrderUnderEverything(t *testing.T) {
 		return rnd.IntN(100) < percent
 	}
 	o.fail = func(op, _ string) error {
-		if (op == "exchange" || op == "lead") && dice(5) {
+		if (op == "exchange" || op == "answer" || op == "lead") && dice(5) {
 			return fmt.Errorf("dice: %w", inventory.ErrTransient)
 		}
 		return nil
@@ -604,6 +568,36 @@ func TestRelayConfigIsChecked(t *testing.T) {
 	n, err := testutil.GatherAndCount(reg)
 	require.NoError(t, err)
 	require.Positive(t, n)
+}
+
+// SizeOf is what the broker compares: a topic that takes just that takes the
+// message, one byte less and it is parked.
+func TestSizeIsTheBrokers(t *testing.T) {
+	t.Parallel()
+	tr := sample()
+	tr.Cause.TraceState = strings.Repeat("x", 300) // lengths of more than one byte
+	lcmEvent := encoder(t, lcm.Config{}).LCMEvent(tr)
+	null := inventory.Message{Kind: inventory.LCMEvent, Headers: []byte{0}}
+	crowded := inventory.Message{Kind: inventory.LCMEvent, Key: []byte{}, Value: []byte{}, Headers: []byte{126}}
+	for range 63 {
+		crowded.Headers = append(crowded.Headers, 2, 'h', 1)
+	}
+	other := message(inventory.OutcomeEvent, "k", 1)
+	c := cluster(t)
+	for i, m := range []inventory.Message{lcmEvent, null, crowded, other} {
+		size := lcm.SizeOf(&m)
+		require.LessOrEqual(t, size-len(m.Key)-len(m.Headers)-len(m.Value), lcm.DefaultMaxMessageBytes-lcm.PayloadLimit(lcm.DefaultMaxMessageBytes))
+		for _, missing := range []int{0, 1} {
+			topic := fmt.Sprintf("size-%d-%d", i, missing)
+			require.NoError(t, c.CreateTopic(topic, 1, map[string]string{"max.message.bytes": strconv.Itoa(size - missing)}))
+			o := newMemOutbox()
+			o.add(m)
+			r := start(t, c, o, func(cfg *lcm.RelayConfig) { cfg.Topics = map[inventory.MessageKind]string{m.Kind: topic} })
+			o.await(t, "a verdict", func(o *memOutbox) bool { return o.left(m.Kind) == 0 || o.parked > 0 })
+			r.stop()
+			require.Equal(t, missing, o.parked, topic)
+		}
+	}
 }
 
 func TestMaxMessageBytes(t *testing.T) {
