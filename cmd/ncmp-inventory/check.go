@@ -177,7 +177,11 @@ func (f *findings) group(ctx context.Context, k config.Kafka, client *kafka.Clie
 		case code != 0 && code != kafka.GroupIdNotFound:
 			f.add(absent, what, code.Title(), "kafka.group", "look at the brokers")
 		default:
-			f.add(good, what, strings.TrimSpace(fmt.Sprintf("%s, %d member(s)", strings.ToLower(g.GroupState), len(g.Members))), "kafka.group", "")
+			state := strings.ToLower(g.GroupState)
+			if state == "dead" {
+				state = "not used yet"
+			}
+			f.add(good, what, fmt.Sprintf("%s, %d member(s)", state, len(g.Members)), "kafka.group", "")
 		}
 	}
 }

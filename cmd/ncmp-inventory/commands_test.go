@@ -134,6 +134,12 @@ func TestCommands(t *testing.T) {
 		require.EqualValues(t, 6, sent)
 		require.Equal(t, sent, applied)
 	})
+	t.Run("verify finds nothing wrong", func(t *testing.T) {
+		got := s.run(t, "", "verify")
+		require.Equal(t, exitDone, got.code, got.stdout+got.stderr)
+		require.Equal(t, "nothing is wrong\n", got.stdout)
+		require.Contains(t, got.stderr, "3 CM handles")
+	})
 	t.Run("config check finds nothing wrong", func(t *testing.T) {
 		got := s.run(t, "", "config", "check")
 		require.Equal(t, exitDone, got.code, got.stdout+got.stderr)
@@ -202,4 +208,29 @@ func TestWaitingForOutcomesEnds(t *testing.T) {
 	got := s.run(t, "", "state", "a", "--to", "READY", "--wait", "--timeout", "1ms")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.stderr, "1 outcome(s) are missing: they did not come in time; does a worker run?")
+}
+
+func TestVerifyTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, true)
+	pool := s.db.Pool(t)
+	_, err := pool.Exec(t.Context(), `insert into ncmp_inventory.reference (key, owner) values ('ghost', 'nobody')`)
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), `insert into ncmp_inventory.position (topic_id, partition, topic, cluster_id, next_offset)
+		values ($1, 0, 'dmi-device-heartbeat', 'kfake', 99), ($2, 0, 'gone', 'kfake', 0)`,
+		s.broker.TopicInfo("dmi-device-heartbeat").TopicID, [16]byte{1})
+	require.NoError(t, err)
+	got := s.run(t, "", "verify")
+	require.Equal(t, exitWrong, got.code, got.stderr)
+	require.Regexp(t, `wrong +reference-orphan +1 `, got.stdout)
+	require.Regexp(t, `wrong +position-broker +1 .*dmi-device-heartbeat/0: the position is beyond the end`, got.stdout)
+	require.Regexp(t, `notice +position-unused +1 .*gone/0`, got.stdout)
+	got = s.run(t, "", "verify", "--json")
+	require.Equal(t, exitWrong, got.code)
+	var r reportJSON
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
+	require.True(t, r.Wrong)
+	require.Len(t, r.Findings, 3)
+	got = runCommand(t, "", "verify", "--database.url", s.db.URL)
+	require.Contains(t, got.stderr, "kafka.brokers is not set")
 }

@@ -43,7 +43,7 @@ func databaseFault(err error) error {
 	if errors.Is(err, store.ErrNotMigrated) {
 		key, try = "database.migrate", "run ncmp-inventory migrate, or switch database.migrate on"
 	}
-	return &config.Error{Key: key, Reason: fmt.Sprintf("%v; %s", err, try)}
+	return &config.Error{Key: key, Reason: fmt.Sprintf("%v; %s", err, try), Cause: err}
 }
 
 // openStore opens the database for a command: it does not wait and does not

@@ -169,6 +169,8 @@ const noRights = int32(math.MinInt32)
 
 // clusterMetadata asks a broker for topics, and what we may do with them.
 func clusterMetadata(ctx context.Context, c *kafka.Client, topics []string) (*metadata.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	r := &rightsRequest{Request: metadata.Request{TopicNames: topics, IncludeTopicAuthorizedOperations: true}}
 	if _, err := c.Transport.RoundTrip(ctx, c.Addr, r); err != nil {
 		return nil, fmt.Errorf("read cluster metadata: %w", err)
@@ -182,8 +184,8 @@ func refused(err error) bool {
 	var (
 		code        kafka.Error
 		cert        *tls.CertificateVerificationError
-		alert       tls.AlertError
 		notTLS      tls.RecordHeaderError
+		alert       *net.OpError
 		credentials *credentialsError
 	)
 	if errors.As(err, &code) {
@@ -193,7 +195,9 @@ func refused(err error) bool {
 			kafka.TransactionalIDAuthorizationFailed, kafka.SecurityDisabled,
 		}, code)
 	}
-	return errors.As(err, &cert) || errors.As(err, &alert) || errors.As(err, &notTLS) || errors.As(err, &credentials)
+	// An alert of the broker's is how it refuses our certificate.
+	return errors.As(err, &cert) || errors.As(err, &notTLS) || errors.As(err, &credentials) ||
+		errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // unreachable says what to try for a connection that cannot be made.

@@ -9,13 +9,19 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"ncmp-inventory/cmd/ncmp-inventory/config"
 )
@@ -101,4 +107,26 @@ func TestServeHTTPEndsWithItsContext(t *testing.T) {
 	require.ErrorContains(t, serveHTTP(ctx, address, nil, nil), "serve HTTP")
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+func TestSIGHUPReadsTheLogLevelAgain(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "worker.yaml")
+	write := func(level string) { require.NoError(t, os.WriteFile(file, []byte("log: {level: "+level+"}\n"), 0o600)) }
+	write("info")
+	a := &app{}
+	newRoot(a)
+	a.file = file
+	level := zap.NewAtomicLevel()
+	core, lines := observer.New(zap.DebugLevel)
+	defer a.reloadLevel(t.Context(), zap.New(core), level)()
+	for _, want := range []zapcore.Level{zap.DebugLevel, zap.WarnLevel} {
+		write(want.String())
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+		require.Eventually(t, func() bool { return level.Level() == want }, time.Minute, time.Millisecond)
+	}
+	write("loud")
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	require.Eventually(t, func() bool { return lines.FilterLevelExact(zap.ErrorLevel).Len() == 1 }, time.Minute, time.Millisecond)
+	require.Equal(t, zap.WarnLevel, level.Level(), "a bad file changes nothing")
 }

@@ -46,6 +46,12 @@ the partition, and the lag in records and seconds.`,
 	return cmd
 }
 
+// Notes on positions that are nobody's fault.
+const (
+	noteNone   = "no position is stored yet"
+	noteUnused = "no such partition among the input topics"
+)
+
 // position is where one input partition stands.
 type position struct {
 	Topic      string `json:"topic"`
@@ -98,7 +104,7 @@ func readPositions(ctx context.Context, k config.Kafka, s *store.Store) ([]posit
 				p.take(&stored[at])
 				stored = slices.Delete(stored, at, at+1)
 			} else {
-				p.Note = "no position is stored yet"
+				p.Note = noteNone
 			}
 			list = append(list, p)
 		}
@@ -108,7 +114,7 @@ func readPositions(ctx context.Context, k config.Kafka, s *store.Store) ([]posit
 		sp := &stored[i]
 		p := position{Topic: sp.Topic, TopicID: hex.EncodeToString(sp.TopicID[:]), Partition: sp.Index, Start: -1, End: -1}
 		p.take(sp)
-		p.Note = "no such partition among the input topics"
+		p.Note = noteUnused
 		if info, ok := md.Topics[sp.Topic]; ok && info.Err == nil && info.ID != sp.TopicID {
 			p.Note = "the topic was deleted and created anew"
 		}

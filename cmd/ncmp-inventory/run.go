@@ -117,7 +117,7 @@ example --kafka.group; "ncmp-inventory config keys" lists them all.`,
 	root.AddCommand(
 		newWorkerCommand(a), newMigrateCommand(a), newConfigCommand(a),
 		newRegisterCommand(a), newStateCommand(a), newWatchCommand(a),
-		newGetCommand(a), newListCommand(a), newPositionsCommand(a),
+		newGetCommand(a), newListCommand(a), newPositionsCommand(a), newVerifyCommand(a),
 	)
 	return root
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 	"go.uber.org/zap"
@@ -28,6 +29,7 @@ import (
 // once.
 type worker struct {
 	cfg       config.Config
+	name      string
 	log       *zap.Logger
 	reg       *prometheus.Registry
 	transport *kafka.Transport
@@ -59,7 +61,7 @@ func newWorker(cfg config.Config, log *zap.Logger, reg *prometheus.Registry) (*w
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{cfg: cfg, log: log, reg: reg, transport: transport, client: newClient(cfg.Kafka, transport)}
+	w := &worker{cfg: cfg, name: workerName(cfg.Kafka.InstanceID), log: log, reg: reg, transport: transport, client: newClient(cfg.Kafka, transport)}
 	w.waitFor("starting")
 	return w, nil
 }
@@ -166,7 +168,7 @@ func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int) (*runni
 			inventory.LCMEvent: c.Kafka.Topics.LCMEvents, inventory.InventoryEvent: c.Kafka.Topics.InventoryEvents,
 			inventory.OutcomeEvent: c.Kafka.Topics.Outcomes, inventory.DeadLetterRecord: c.Kafka.Topics.DeadLetters,
 		},
-		Name:         w.name(),
+		Name:         w.name,
 		FlushTimeout: c.Drain / flushShare,
 	}, outbox, w.client, w.log.Named("relay"), w.reg)
 	if err != nil {
@@ -191,7 +193,7 @@ const flushShare = 5
 func (w *worker) consumerConfig() consumer.Config {
 	c, k := consumer.DefaultConfig(), &w.cfg.Kafka
 	c.Topics, c.HeartbeatTopics = k.Topics.Inputs(), k.Topics.Heartbeats
-	c.Group, c.InstanceID, c.Owner = k.Group, k.InstanceID, w.name()
+	c.Group, c.InstanceID, c.Owner = k.Group, k.InstanceID, w.name
 	c.SessionTimeout, c.HeartbeatInterval = k.SessionTimeout, k.HeartbeatInterval
 	c.RebalanceTimeout = max(c.RebalanceTimeout, c.SessionTimeout)
 	c.Start, c.OnGap, c.OnRewind = k.Start, k.OnGap, w.cfg.Database.OnRewind
@@ -202,16 +204,17 @@ func (w *worker) consumerConfig() consumer.Config {
 	return c
 }
 
-// name is the worker's for people: its static member id or its host.
-func (w *worker) name() string {
-	if id := w.cfg.Kafka.InstanceID; id != "" {
-		return id
+// workerName is how people tell workers apart: the static member id, or the host
+// and something that two workers on one host do not share.
+func workerName(instanceID string) string {
+	if instanceID != "" {
+		return instanceID
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "worker"
 	}
-	return fmt.Sprintf("%s-%d", host, os.Getpid())
+	return host + "-" + uuid.NewString()[:8]
 }
 
 // reachKafka waits until the brokers answer and the LCM topic is there, whose
@@ -237,8 +240,6 @@ func (w *worker) reachKafka(ctx context.Context) (maxLCM int, err error) {
 			switch {
 			case one.verdict == wrong:
 				faults = append(faults, &config.Error{Key: one.key, Reason: one.what + ": " + one.text + "; " + one.try})
-			case one.verdict == warning && told == "":
-				w.log.Warn(one.what+": "+one.text, zap.String("key", one.key), zap.String("try", one.try))
 			case one.verdict == absent && waits == "" && (len(f.list) == 1 || one.what == "topic "+w.cfg.Kafka.Topics.LCMEvents):
 				waits = one.what + ": " + one.text + "; " + one.try
 			}
@@ -247,6 +248,7 @@ func (w *worker) reachKafka(ctx context.Context) (maxLCM int, err error) {
 			return 0, errors.Join(faults...)
 		}
 		if waits == "" {
+			w.warn(f)
 			return f.maxLCMBytes, nil
 		}
 		w.waitFor("kafka: " + waits)
@@ -256,6 +258,15 @@ func (w *worker) reachKafka(ctx context.Context) (maxLCM int, err error) {
 		}
 		if !pause(ctx, attempt) {
 			return 0, nil
+		}
+	}
+}
+
+// warn tells what works but not well, and the topics that are still missing.
+func (w *worker) warn(f *findings) {
+	for _, one := range f.list {
+		if one.verdict == warning || one.verdict == absent {
+			w.log.Warn(one.what+": "+one.text, zap.String("key", one.key), zap.String("try", one.try))
 		}
 	}
 }
@@ -271,7 +282,7 @@ func (w *worker) reachStore(ctx context.Context, committed chan<- struct{}) (*st
 		if err != nil {
 			return nil, err
 		}
-		sc.Instance, sc.Migrate, sc.RelayID = w.name(), w.cfg.Database.Migrate, w.cfg.Kafka.RelayID
+		sc.Instance, sc.Migrate, sc.RelayID = w.name, w.cfg.Database.Migrate, w.cfg.Kafka.RelayID
 		sc.OnCommit = func(int) {
 			select {
 			case committed <- struct{}{}:

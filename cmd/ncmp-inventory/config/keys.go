@@ -134,8 +134,10 @@ var Keys = func() []Key {
 	topic("outcomes", "ncmp-inventory-outcomes", func(t *Topics) *string { return &t.Outcomes }, "output: what became of each input event")
 	topic("dead-letters", "ncmp-inventory-dead-letters", func(t *Topics) *string { return &t.DeadLetters }, "output: records that cannot be applied; should take records larger than the input topics do")
 
-	add(secret("database.url", dsnKind, func(c *Config) *Secret { return &c.Database.URL },
-		"PostgreSQL as a libpq URL or DSN; several hosts are tried in turn for the one that takes writes")...)
+	url := secret("database.url", dsnKind, func(c *Config) *Secret { return &c.Database.URL },
+		"PostgreSQL as a libpq URL or DSN; several hosts are tried in turn for the one that takes writes")
+	url[1].Doc = "file that holds `database.url`; its password is read again for each new connection"
+	add(url...)
 	add(secret("database.password", secretKind, func(c *Config) *Secret { return &c.Database.Password },
 		"password to use instead of the one in the URL; asked for with each new connection")...)
 	add(key("database.max-connections", "10", intKind(2, 1000), func(c *Config) *int { return &c.Database.MaxConnections },

@@ -27,10 +27,14 @@ type Loaded struct {
 	sources map[string]string // by key; absent is the default
 }
 
-// Error is a fault of the configuration. Key may be empty.
+// Error is a fault of the configuration. Key and Cause may be empty; Reason says
+// all that Cause does.
 type Error struct {
 	Key, Source, Reason string
+	Cause               error
 }
+
+func (e *Error) Unwrap() error { return e.Cause }
 
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -98,7 +102,7 @@ func Defaults() Config {
 }
 
 func (l *loader) fail(key, source, reason string) {
-	l.errs = append(l.errs, &Error{key, source, reason})
+	l.errs = append(l.errs, &Error{Key: key, Source: source, Reason: reason})
 }
 
 func (l *loader) put(name string, s setting) {

@@ -10,7 +10,7 @@ import (
 func (l *Loaded) validate() []error {
 	var errs []error
 	fail := func(key, format string, args ...any) {
-		errs = append(errs, &Error{key, l.sources[key], fmt.Sprintf(format, args...)})
+		errs = append(errs, &Error{Key: key, Source: l.sources[key], Reason: fmt.Sprintf(format, args...)})
 	}
 	k := &l.Kafka
 	if k.HeartbeatInterval > k.SessionTimeout/3 {
