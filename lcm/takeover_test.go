@@ -2,7 +2,6 @@ package lcm_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -139,15 +138,4 @@ func TestFrozenPublisherIsFenced(t *testing.T) {
 	c := cluster(t)
 	require.NoError(t, c.CreateTopic("one", 1, nil))
 	frozenPublisher(t, c.ListenAddrs(), "one")
-}
-
-// createTopic makes a topic on any broker.
-func createTopic(ctx context.Context, cl *kafka.Client, topic string, parts int) error {
-	res, err := cl.CreateTopics(ctx, &kafka.CreateTopicsRequest{
-		Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: parts, ReplicationFactor: 1}},
-	})
-	if err != nil {
-		return err
-	}
-	return errors.Join(res.Errors[topic])
 }
