@@ -18,16 +18,20 @@ import (
 	"ncmp-inventory/store/storetest"
 )
 
-const commandComplete = 'C'
+// Kinds of message of PostgreSQL's protocol.
+const (
+	bind            = 'B'
+	backendKeyData  = 'K'
+	commandComplete = 'C'
+)
 
 func TestCommitWhoseAnswerIsLostIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
-	p, url := startProxy(t, db)
 	var armed atomic.Bool
-	p.toClient = func(kind byte, body []byte) bool {
-		return !(kind == commandComplete && bytes.HasPrefix(body, []byte("COMMIT")) && armed.CompareAndSwap(true, false))
-	}
+	p, url := startProxy(t, db, nil, func(kind byte, body []byte) bool {
+		return kind != commandComplete || !bytes.HasPrefix(body, []byte("COMMIT")) || !armed.CompareAndSwap(true, false)
+	})
 	told := 0
 	s := open(t, url, func(c *store.Config) { c.OnCommit = func(n int) { told += n } })
 	l := startLane(t, s, topic)
@@ -53,11 +57,10 @@ func TestCommitWhoseAnswerIsLostIsAppliedOnce(t *testing.T) {
 func TestCommitThatNeverReachedTheServerIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
-	p, url := startProxy(t, db)
 	var armed atomic.Bool
-	p.toServer = func(kind byte, body []byte) bool {
-		return !(kind == 'B' && bytes.Contains(body, []byte("stmtcache_")) && armed.CompareAndSwap(true, false))
-	}
+	_, url := startProxy(t, db, func(kind byte, _ []byte) bool {
+		return kind != bind || !armed.CompareAndSwap(true, false)
+	}, nil)
 	s := open(t, url)
 	l := startLane(t, s, topic)
 	l.create(t, handle("a", ""))
@@ -79,9 +82,8 @@ func TestCommitThatNeverReachedTheServerIsMadeAgain(t *testing.T) {
 func TestConnectionLostBeforeTheWritesIsTransient(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
-	p, url := startProxy(t, db)
 	var armed atomic.Bool
-	p.toServer = func(kind byte, body []byte) bool { return !(kind == 'B' && armed.Load()) }
+	_, url := startProxy(t, db, func(kind byte, _ []byte) bool { return kind != bind || !armed.Load() }, nil)
 	s := open(t, url)
 	l := startLane(t, s, topic)
 	armed.Store(true)
@@ -94,13 +96,12 @@ func TestConnectionLostBeforeTheWritesIsTransient(t *testing.T) {
 func TestPoolerIsRefused(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
-	p, url := startProxy(t, db)
-	p.toClient = func(kind byte, body []byte) bool {
-		if kind == 'K' { // what a pooler answers with: a key of its own
+	_, url := startProxy(t, db, nil, func(kind byte, body []byte) bool {
+		if kind == backendKeyData { // a pooler answers with one of its own
 			binary.BigEndian.PutUint32(body, binary.BigEndian.Uint32(body)+1)
 		}
 		return true
-	}
+	})
 	_, err := store.Open(t.Context(), store.Config{URL: url})
 	require.ErrorContains(t, err, "pooler")
 	require.NotErrorIs(t, err, inventory.ErrTransient)

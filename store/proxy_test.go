@@ -22,7 +22,7 @@ import (
 type proxy struct {
 	// toServer sees each message of a client before the server does, toClient
 	// each of the server; false cuts both connections instead of passing it on.
-	toServer, toClient func(kind byte, body []byte) bool
+	toServer, toClient seen
 	// cancels counts cancel requests.
 	cancels atomic.Int64
 
@@ -33,11 +33,14 @@ type proxy struct {
 	open             map[net.Conn]struct{}
 }
 
-func startProxy(t *testing.T, db *storetest.DB) (*proxy, string) {
+// seen is what a proxy asks about each message; nil lets all pass.
+type seen func(kind byte, body []byte) bool
+
+func startProxy(t *testing.T, db *storetest.DB, toServer, toClient seen) (*proxy, string) {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(db.URL)
 	require.NoError(t, err)
-	p := &proxy{open: map[net.Conn]struct{}{}, network: "tcp", address: net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))}
+	p := &proxy{toServer: toServer, toClient: toClient, open: map[net.Conn]struct{}{}, network: "tcp", address: net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))}
 	if cfg.Host[0] == '/' {
 		p.network, p.address = "unix", cfg.Host+"/.s.PGSQL."+strconv.Itoa(int(cfg.Port))
 	}
@@ -80,7 +83,7 @@ func (p *proxy) accept() {
 	}
 }
 
-func (p *proxy) pass(from, to net.Conn, startup bool, see func(byte, []byte) bool) {
+func (p *proxy) pass(from, to net.Conn, startup bool, see seen) {
 	for {
 		var head []byte
 		if startup {

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,15 +48,28 @@ func (k *keySet) holds(key string) bool {
 	return ok
 }
 
-// add proposes an owner for a key that is not there yet. The slices of the
+// add proposes owners for keys that may not be there yet. The slices of the
 // caller's Need are left as they are.
-func (k *keySet) add(key, owner string) {
-	i, ok := slices.BinarySearch(k.keys, key)
-	if ok || key == "" {
+func (k *keySet) add(claims []inventory.Claim) {
+	claims = slices.DeleteFunc(claims, func(c inventory.Claim) bool { return c.Key == "" || k.holds(c.Key) })
+	if len(claims) == 0 {
 		return
 	}
-	k.keys = slices.Insert(slices.Clip(k.keys), i, key)
-	k.owners = slices.Insert(slices.Clip(k.owners), i, owner)
+	slices.SortFunc(claims, func(a, b inventory.Claim) int { return strings.Compare(a.Key, b.Key) })
+	claims = slices.CompactFunc(claims, func(a, b inventory.Claim) bool { return a.Key == b.Key })
+	n := len(k.keys) + len(claims)
+	merged := keySet{make([]string, 0, n), make([]string, 0, n)}
+	for i, key := range k.keys {
+		for len(claims) > 0 && claims[0].Key < key {
+			merged.keys, merged.owners = append(merged.keys, claims[0].Key), append(merged.owners, claims[0].Owner)
+			claims = claims[1:]
+		}
+		merged.keys, merged.owners = append(merged.keys, key), append(merged.owners, k.owners[i])
+	}
+	for _, c := range claims {
+		merged.keys, merged.owners = append(merged.keys, c.Key), append(merged.owners, c.Owner)
+	}
+	*k = merged
 }
 
 // queueLock locks the keys and then reads who owns them.

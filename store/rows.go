@@ -1,6 +1,9 @@
 package store
 
-import "github.com/jackc/pgx/v5"
+import (
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
 
 // chunkRows bounds one statement: with many more rows the planner turns from
 // the index to reading the whole table.
@@ -37,7 +40,7 @@ from unnest($2::bigint[], $3::bigint[], $4::text[], $5::jsonb[]) as u (id, paren
 func queueInsert(b *pgx.Batch, anchor int64, r *rowSet) {
 	for from := 0; from < r.len(); from += chunkRows {
 		to := min(from+chunkRows, r.len())
-		b.Queue(sqlInsertFragments, anchor, r.ids[from:to], r.parents[from:to], r.xpaths[from:to], r.attributes[from:to])
+		b.Queue(sqlInsertFragments, anchor, r.ids[from:to], r.parents[from:to], r.xpaths[from:to], arrayOf(r.attributes[from:to]))
 	}
 }
 
@@ -75,7 +78,7 @@ where f.id = u.id`
 func queueMerge(b *pgx.Batch, ids []int64, attributes [][]byte, replace []bool) {
 	for from := 0; from < len(ids); from += chunkRows {
 		to := min(from+chunkRows, len(ids))
-		b.Queue(sqlMergeLeaves, ids[from:to], attributes[from:to], replace[from:to])
+		b.Queue(sqlMergeLeaves, ids[from:to], arrayOf(attributes[from:to]), replace[from:to])
 	}
 }
 
@@ -90,3 +93,6 @@ func queueDelete(b *pgx.Batch, ids []int64) {
 		b.Queue(sqlDeleteFragments, ids[from:to])
 	}
 }
+
+// arrayOf is values in the form that pgx encodes without reflection.
+func arrayOf(values [][]byte) pgtype.FlatArray[[]byte] { return values }

@@ -76,9 +76,7 @@ func (s *Store) transact(ctx context.Context, b *inventory.Batch, need inventory
 			if needs++; needs > mostNeeds {
 				return rc, fmt.Errorf("%s: %w: alternate ids keep changing under the batch", op, inventory.ErrTransient)
 			}
-			for _, c := range extra.claims {
-				keys.add(c.Key, c.Owner)
-			}
+			keys.add(extra.claims)
 			continue
 		case errors.Is(err, inventory.ErrFenced), errors.Is(err, inventory.ErrRewound):
 			return rc, fmt.Errorf("%s: %w", op, err)

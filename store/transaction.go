@@ -120,10 +120,12 @@ func (t *transaction) prepare(ctx context.Context, keys *keySet) error {
 		b.Queue(sqlReadAlternates, t.s.anchor, handleXPaths(frees)).Query(func(rows pgx.Rows) error {
 			var n int64
 			var alternate string
+			var found []inventory.Claim
 			_, err := pgx.ForEachRow(rows, []any{&n, &alternate}, func() error {
-				keys.add(trimmed(alternate), frees[n-1])
+				found = append(found, inventory.Claim{Key: trimmed(alternate), Owner: frees[n-1]})
 				return nil
 			})
+			keys.add(found)
 			return err
 		})
 	}
@@ -341,7 +343,7 @@ func (t *transaction) queueMessages(ctx context.Context, b *pgx.Batch, ms []inve
 				headers[i] = noHeaders
 			}
 		}
-		b.Queue(sqlInsertMessages, kinds, hashes, keys, headers, values)
+		b.Queue(sqlInsertMessages, kinds, hashes, arrayOf(keys), arrayOf(headers), arrayOf(values))
 		if ms = ms[n:]; len(ms) > 0 {
 			if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 				return nil, err
