@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 HANDLES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race cover bench fuzz lint fmt vulncheck kafka-up kafka-down test-kafka demo ci clean
+.PHONY: help build test race cover bench fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ fmt: ## format the code
 
 vulncheck: ## known vulnerabilities in what the code calls
 	.ci/tools.sh govulncheck ./...
+
+docs: ## write the generated parts of the documentation
+	$(GO) test ./cmd/ncmp-inventory -run '^TestReadme' -update
 
 kafka-up: ## start Apache Kafka for the tests and print its address
 	@.ci/kafka.sh up

@@ -3,13 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
 
 	"ncmp-inventory/store/storetest"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(runAsProgram) != "" {
+		main()
+	}
+	storetest.Main(m)
+}
 
 // result is what a command left behind.
 type result struct {
