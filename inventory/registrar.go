@@ -101,6 +101,10 @@ func (b *Batch) deadRunAt(n int) int {
 	return b.DeadRunBefore + n
 }
 
+// ReasonRefused is why a record that PostgreSQL refuses, even without any handle
+// in it, becomes a dead letter.
+const ReasonRefused = "refused-by-database"
+
 // isolate finds the handles of a single record that PostgreSQL refuses, by
 // trial transactions, and stores the rest. A record that is refused even
 // without any handle is a dead letter; but only after it failed twice and a
@@ -124,7 +128,7 @@ func (r *Registrar) isolate(ctx context.Context, b *Batch, cause error) (Receipt
 	if err == nil || !errors.Is(err, ErrData) {
 		return rc, err
 	}
-	b.Records[0].setAside("refused-by-database", rejection.Text)
+	b.Records[0].setAside(ReasonRefused, rejection.Text)
 	rc, err = r.transact(ctx, b, nil)
 	if errors.Is(err, ErrData) {
 		err = fmt.Errorf("%w: a dead letter was refused: %w", ErrTransient, err)

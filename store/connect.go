@@ -99,6 +99,10 @@ func (s *Store) prepareSession(ctx context.Context, conn *pgx.Conn) error {
 	if uint32(pid) != conn.PgConn().PID() {
 		return errors.New("a connection pooler stands between the worker and PostgreSQL: sessions that move between transactions cannot be used, connect to the server itself")
 	}
+	s.metrics.unsafe.Set(0)
+	if fsync == "off" {
+		s.metrics.unsafe.Set(1)
+	}
 	if fsync == "off" && !s.proven.Load() {
 		s.log.Warn("the server runs with fsync = off: what it commits does not survive a crash of its machine")
 	}

@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	retries *prometheus.CounterVec // by class of error
 	fetched prometheus.Counter
+	unsafe  prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -17,11 +18,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "ncmp_inventory_store_fragment_ids_total",
 			Help: "Fragment ids drawn from the database's sequence.",
 		}),
+		unsafe: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ncmp_inventory_store_fsync_off",
+			Help: "1 while the server runs with fsync = off: what it commits does not survive a crash of its machine.",
+		}),
 	}
 	for _, c := range []string{classRetry.String(), classReplan.String(), classWait.String(), retryNeed, retryUnknown} {
 		m.retries.WithLabelValues(c)
 	}
-	r.MustRegister(m.retries, m.fetched)
+	r.MustRegister(m.retries, m.fetched, m.unsafe)
 	return m
 }
 

@@ -92,12 +92,17 @@ func stuck(h *inventory.Handle, since time.Time) bool {
 	if h.State.State == inventory.Ready {
 		return false
 	}
+	at, ok := parseStored(h.State.LastUpdate)
+	return !ok || at.Before(since)
+}
+
+func parseStored(text string) (at time.Time, ok bool) {
 	for _, layout := range storedTimes {
-		if at, err := time.Parse(layout, h.State.LastUpdate); err == nil {
-			return at.Before(since)
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, true
 		}
 	}
-	return true
+	return time.Time{}, false
 }
 
 func (f *Filter) hasPublic(h *inventory.Handle) bool {
@@ -217,24 +222,33 @@ func (t *transaction) trustOf(id string) inventory.TrustLevel {
 
 // sqlCountByState needs no look at the handles themselves: a state row is the
 // only one of its tree whose xpath ends so, since that of a list element ends
-// in a bracket.
+// in a bracket. Times of one form sort as text.
 const sqlCountByState = `
-select coalesce(attributes ->> 'cm-handle-state', ''), count(*)
+select coalesce(attributes ->> 'cm-handle-state', ''), count(*), coalesce(min((attributes ->> 'last-update-time') collate "C"), '')
 from fragment where anchor_id = $1 and xpath like '%/state' group by 1`
 
+// StateCount tells of the stored CM handles in one state.
+type StateCount struct {
+	Handles int64
+	// Oldest is when the state was written that stands the longest; zero if
+	// that time cannot be read.
+	Oldest time.Time
+}
+
 // CountByState counts the stored handles by state. It reads one row a handle.
-func (s *Store) CountByState(ctx context.Context) (map[inventory.State]int64, error) {
+func (s *Store) CountByState(ctx context.Context) (map[inventory.State]StateCount, error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	counts := make(map[inventory.State]int64)
+	counts := make(map[inventory.State]StateCount)
 	rows, err := s.pool.Query(ctx, sqlCountByState, s.anchor)
 	if err != nil {
 		return nil, s.classify("counting CM handles", err)
 	}
-	var state string
+	var state, oldest string
 	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&state, &n}, func() error {
-		counts[inventory.State(state)] = n
+	_, err = pgx.ForEachRow(rows, []any{&state, &n, &oldest}, func() error {
+		at, _ := parseStored(oldest)
+		counts[inventory.State(state)] = StateCount{n, at}
 		return nil
 	})
 	return counts, s.classify("counting CM handles", err)

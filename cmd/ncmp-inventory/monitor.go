@@ -38,8 +38,8 @@ type monitor struct {
 	closed  atomic.Pointer[string] // why input has to pause, nil if it has not
 	failure atomic.Pointer[error]
 
-	rows, bytes, parked, age prometheus.Gauge
-	handles                  *prometheus.GaugeVec
+	rows, bytes, parked, age, paused prometheus.Gauge
+	handles, stateAge                *prometheus.GaugeVec
 }
 
 func newMonitor(bounds config.Outbox, outbox *store.Outbox, s *store.Store, log *zap.Logger, reg prometheus.Registerer) *monitor {
@@ -52,11 +52,15 @@ func newMonitor(bounds config.Outbox, outbox *store.Outbox, s *store.Store, log 
 		bytes:  gauge("outbox_bytes", "Bytes that wait to be published, of all workers on this database."),
 		parked: gauge("outbox_parked_messages", "Messages that the broker does not take and that wait for a human."),
 		age:    gauge("outbox_oldest_age_seconds", "Age of the oldest message that waits to be published, 0 when none does."),
+		paused: gauge("input_paused", "1 while no input is taken because too much waits to be published."),
 		handles: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ncmp_inventory_handles", Help: "Stored CM handles by state. Every worker reports the same: do not add them up.",
 		}, []string{"state"}),
+		stateAge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ncmp_inventory_handle_state_age_seconds", Help: "Time since the last update of the CM handle that is the longest in a state, 0 when none is. Every worker reports the same.",
+		}, []string{"state"}),
 	}
-	reg.MustRegister(m.rows, m.bytes, m.parked, m.age, m.handles)
+	reg.MustRegister(m.rows, m.bytes, m.parked, m.age, m.paused, m.handles, m.stateAge)
 	return m
 }
 
@@ -100,25 +104,34 @@ func (m *monitor) measure(ctx context.Context) {
 	m.decide(l, age)
 }
 
-// count sets the gauge of handles by state. A state that NCMP does not know is
+// count sets the gauges of handles by state. A state that NCMP does not know is
 // "other": what others wrote must not make series without end.
 func (m *monitor) count(ctx context.Context) {
 	byState, err := m.store.CountByState(ctx)
 	if err != nil {
 		return // the database's trouble is told already
 	}
-	counts := map[string]int64{"other": 0}
-	for _, s := range []inventory.State{inventory.Advised, inventory.Ready, inventory.Locked, inventory.Deleting} {
-		counts[string(s)] = 0
+	sums := map[inventory.State]store.StateCount{
+		inventory.Advised: {}, inventory.Ready: {}, inventory.Locked: {}, inventory.Deleting: {}, "other": {},
 	}
 	for state, n := range byState {
-		if _, known := counts[string(state)]; !known {
+		if _, known := sums[state]; !known {
 			state = "other"
 		}
-		counts[string(state)] += n
+		sum := sums[state]
+		sum.Handles += n.Handles
+		if sum.Oldest.IsZero() || !n.Oldest.IsZero() && n.Oldest.Before(sum.Oldest) {
+			sum.Oldest = n.Oldest
+		}
+		sums[state] = sum
 	}
-	for state, n := range counts {
-		m.handles.WithLabelValues(state).Set(float64(n))
+	for state, sum := range sums {
+		age := time.Duration(0)
+		if !sum.Oldest.IsZero() {
+			age = max(0, time.Since(sum.Oldest))
+		}
+		m.handles.WithLabelValues(string(state)).Set(float64(sum.Handles))
+		m.stateAge.WithLabelValues(string(state)).Set(age.Seconds())
 	}
 }
 
@@ -136,6 +149,10 @@ func (m *monitor) decide(l inventory.OutboxLoad, age time.Duration) {
 		reason = fmt.Sprintf("outbox: %d bytes wait to be published, outbox.max-bytes is %d", l.Bytes, m.bounds.MaxBytes)
 	case age > maxAge:
 		reason = fmt.Sprintf("outbox: the oldest message waits for %s, outbox.max-age is %s", age.Round(time.Second), m.bounds.MaxAge)
+	}
+	m.paused.Set(0)
+	if reason != "" {
+		m.paused.Set(1)
 	}
 	switch {
 	case reason != "" && was == nil:

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -13,7 +14,7 @@ import (
 
 func TestTheGateClosesAtABoundAndOpensWellBelowIt(t *testing.T) {
 	t.Parallel()
-	m := &monitor{bounds: config.Outbox{MaxBytes: 1000, MaxAge: time.Minute}, log: zap.NewNop()}
+	m := newMonitor(config.Outbox{MaxBytes: 1000, MaxAge: time.Minute}, nil, nil, zap.NewNop(), prometheus.NewRegistry())
 	for _, step := range []struct {
 		bytes int64
 		age   time.Duration

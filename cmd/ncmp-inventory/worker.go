@@ -42,8 +42,8 @@ type worker struct {
 	// createTopics makes missing topics at the start.
 	createTopics bool
 
-	starting atomic.Pointer[string] // what the start waits for; nil once it is over
-	stopping atomic.Bool
+	starting atomic.Pointer[string]    // what the start waits for; nil once it is over
+	stopping atomic.Pointer[time.Time] // since when; nil before
 	running  atomic.Pointer[running]
 }
 
@@ -63,6 +63,9 @@ func newWorker(cfg config.Config, log *zap.Logger, reg *prometheus.Registry) (*w
 	}
 	w := &worker{cfg: cfg, name: workerName(cfg.Kafka.InstanceID), log: log, reg: reg, transport: transport, client: newClient(cfg.Kafka, transport)}
 	w.waitFor("starting")
+	if err := reg.Register(selfMetrics{w}); err != nil {
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -103,11 +106,18 @@ func (w *worker) bound(key string) func(net.Addr) {
 // consumed and output published; on a stop the poll loop ends, the lanes finish
 // what they hold, the group is left, the relay drains, the pools close.
 func (w *worker) work(ctx context.Context) error {
-	stopped := context.AfterFunc(ctx, func() {
-		w.stopping.Store(true)
+	told := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		defer close(told)
+		now := time.Now()
+		w.stopping.Store(&now)
 		w.log.Info("stopping")
 	})
-	defer stopped()
+	defer func() {
+		if !unhook() {
+			<-told // nothing is logged after Run has returned
+		}
+	}()
 	maxLCM, err := w.reachKafka(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -371,7 +381,7 @@ func (w *worker) probes() probes {
 	}
 	return probes{
 		{"worker", func() error {
-			if w.stopping.Load() {
+			if w.stopping.Load() != nil {
 				return errors.New("stopping")
 			}
 			if what := w.starting.Load(); what != nil {
