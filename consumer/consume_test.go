@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"fmt"
 	"testing"
 )
 
@@ -9,7 +10,7 @@ func TestAppliesEveryRecordOnceAndInOrder(t *testing.T) {
 	l := newLab(t, map[string]int32{"in": 3, "beats": 2})
 	want := map[string][]string{}
 	for p := range int32(3) {
-		want[l.part("in", p).Topic+"/"+string(rune('0'+p))] = l.send("in", p, 0, 1000)
+		want[fmt.Sprintf("in/%d", p)] = l.send("in", p, 0, 1000)
 	}
 	want["beats/1"] = l.send("beats", 1, 0, 10)
 	w := l.start("a", func(c *Config, _ *Deps) {

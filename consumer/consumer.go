@@ -91,11 +91,8 @@ type serving struct {
 	c         *Consumer
 	session   *session
 	clusterID string
-	// work is the context of what is in hand: it outlives the session's by
-	// the drain timeout.
-	work    context.Context
-	fetcher *fetcher
-	offsets *committer
+	fetcher   *fetcher
+	offsets   *committer
 
 	fetchBytes, heldMost, batchBytes int
 }
@@ -107,22 +104,7 @@ func (c *Consumer) serve(ctx context.Context, s *session) error {
 		return err
 	}
 	c.compacted.Do(func() { c.warnCompacted(ctx) })
-	work, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	var drain *time.Timer
-	stopped := make(chan struct{})
-	unhook := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		drain = time.AfterFunc(min(c.cfg.DrainTimeout, c.cfg.RebalanceTimeout), cut)
-	})
-	defer func() {
-		if !unhook() {
-			<-stopped
-			drain.Stop()
-		}
-	}()
-
-	v := &serving{c: c, session: s, clusterID: md.ClusterID, work: work}
+	v := &serving{c: c, session: s, clusterID: md.ClusterID}
 	v.fetcher = newFetcher(v)
 	v.offsets = newCommitter(v)
 	lanes := c.newLanes(v, md, hints)
@@ -188,7 +170,7 @@ func (c *Consumer) prepare(ctx context.Context, s *session) (md *Metadata, hints
 		})
 	}
 	if ctx.Err() != nil {
-		return nil, nil, nil
+		return nil, nil, nil //nolint:nilerr // the end of ctx is no failure
 	}
 	return md, hints, err
 }

@@ -75,7 +75,7 @@ func (m *member) fatal(err error) bool {
 // run keeps the membership until ctx ends or serve fails, then leaves the
 // group unless the member is static.
 func (m *member) run(ctx context.Context) error {
-	defer m.leave()
+	defer m.leave(context.WithoutCancel(ctx))
 	for attempt := 0; ctx.Err() == nil; {
 		s, err := m.join(ctx)
 		if err == nil {
@@ -118,11 +118,11 @@ type serveError struct{ err error }
 
 func (e *serveError) Error() string { return e.err.Error() }
 
-func (m *member) leave() {
+func (m *member) leave(ctx context.Context) {
 	if m.cfg.InstanceID != "" || m.id == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	_, err := m.k.client.LeaveGroup(ctx, &kafka.LeaveGroupRequest{GroupID: m.cfg.Group, Members: []kafka.LeaveGroupRequestMember{{ID: m.id}}})
 	if err != nil {

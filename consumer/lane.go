@@ -58,8 +58,8 @@ func (l *lane) name() string { return fmt.Sprintf("%s/%d", l.part.Topic, l.part.
 
 func (l *lane) show() { l.position.Store(l.next) }
 
-// run works until ctx ends: nil. A batch in hand then still finishes, bounded
-// by the session's work context. An error is fatal for the whole worker.
+// run works until ctx ends: nil. A batch in hand then still finishes, within
+// the drain timeout. An error is fatal for the whole worker.
 func (l *lane) run(ctx context.Context) error {
 	defer l.box.shut()
 	for ctx.Err() == nil {
@@ -165,15 +165,14 @@ func (l *lane) wait(ctx context.Context, next int64, epoch int32) error {
 
 func (l *lane) skip(ctx context.Context, next int64, epoch int32) error {
 	return l.apply(ctx, &inventory.Batch{
-		Partition: l.part, First: l.next, Next: next, OwnerEpoch: l.owner, LeaderEpoch: epoch, DeadRun: l.deadRun,
+		Partition: l.part, First: l.next, Next: next, OwnerEpoch: l.owner, LeaderEpoch: epoch, DeadRun: l.deadRun, DeadRunBefore: l.deadRun,
 	})
 }
 
 // batch cuts and applies one batch.
 func (l *lane) batch(ctx context.Context) error {
 	if d := l.c.cfg.Linger; d > 0 && l.box.state().waiting < l.c.cfg.MaxRecords {
-		sleep(ctx, d)
-		if ctx.Err() != nil {
+		if !sleep(ctx, d) {
 			return nil
 		}
 	}
@@ -215,7 +214,10 @@ func (l *lane) batch(ctx context.Context) error {
 func (l *lane) cut() *inventory.Batch {
 	cfg := &l.c.cfg
 	l.heads.reset()
-	b := &inventory.Batch{Partition: l.part, First: l.next, Next: l.next, OwnerEpoch: l.owner, LeaderEpoch: l.epoch, DeadRun: l.deadRun}
+	b := &inventory.Batch{
+		Partition: l.part, First: l.next, Next: l.next, OwnerEpoch: l.owner, LeaderEpoch: l.epoch,
+		DeadRun: l.deadRun, DeadRunBefore: l.deadRun,
+	}
 	n, bytes := 0, 0
 	for n < cfg.MaxRecords && bytes < l.batchBytes {
 		if l.reader.left == 0 {
@@ -260,10 +262,7 @@ func (l *lane) cut() *inventory.Batch {
 			n++
 			bytes += r.Bytes
 			b.Next, b.LeaderEpoch = r.Offset+1, r.LeaderEpoch
-			switch {
-			case r.Dead != nil:
-				b.DeadRun++
-			case !r.Empty:
+			if b.DeadRun++; r.Dead == nil {
 				b.DeadRun = 0
 			}
 		}
@@ -303,17 +302,20 @@ func (l *lane) close(b *inventory.Batch, n int) *inventory.Batch {
 // can mend it, or until the partition is given away.
 func (l *lane) apply(ctx context.Context, b *inventory.Batch) error {
 	began := time.Now()
+	seen := recordsOf(b) // applying may split the batch and set records aside
+	work, done := outlive(ctx, min(l.c.cfg.DrainTimeout, l.c.cfg.RebalanceTimeout))
+	defer done()
 	for attempt := 0; ; attempt++ {
-		r, err := l.c.applier.Apply(l.work, b)
+		r, err := l.c.applier.Apply(work, b)
 		if err == nil {
 			l.c.calm(troubleDatabase)
 			l.next, l.epoch, l.deadRun = b.Next, b.LeaderEpoch, b.DeadRun
 			l.show()
 			l.offsets.note(l.part, l.next)
-			l.c.m.applied(l.part.Topic, b, &r, time.Since(began))
+			l.c.m.applied(l.part.Topic, seen, &r, time.Since(began))
 			return nil
 		}
-		if l.work.Err() != nil {
+		if work.Err() != nil {
 			l.log.Warn("a batch was cut off when the drain time was over; its next owner applies it", zap.Int64("first", b.First), zap.Int64("next", b.Next))
 			return errLeft
 		}
@@ -322,9 +324,9 @@ func (l *lane) apply(ctx context.Context, b *inventory.Batch) error {
 			l.c.trouble(troubleDatabase, err)
 			l.c.m.retries.WithLabelValues("apply").Inc()
 			if !sleep(ctx, pauseFor(attempt)) {
-				return errLeft // nothing was applied: the next owner will
+				return errLeft // nothing was applied: the next owner does it
 			}
-			if err := l.sameDatabase(ctx); err != nil {
+			if err := l.sameDatabase(work); err != nil {
 				return err
 			}
 		case errors.Is(err, inventory.ErrFenced):
@@ -362,4 +364,17 @@ func (l *lane) sameDatabase(ctx context.Context) error {
 	}
 	l.c.setIdentity(now)
 	return nil
+}
+
+// outlive makes a context that ends d after ctx did.
+func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(d, cancel)
+		context.AfterFunc(work, func() { t.Stop() })
+	})
+	return work, func() {
+		unhook()
+		cancel()
+	}
 }

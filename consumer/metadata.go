@@ -68,15 +68,15 @@ func (md *Metadata) read(r *wireReader) {
 		t := TopicInfo{}
 		code := r.i16()
 		t.Name, t.ID = r.str(), r.uuid()
-		r.i8() // internal
+		r.skip(1) // internal
 		parts := r.count()
 		for i := 0; i < parts && r.err == nil; i++ {
 			r.i16() // a partition without leader is told by leader -1
 			index, leader := r.i32(), r.i32()
 			r.i32()
-			r.ints()
-			r.ints()
-			r.ints()
+			r.skipInts()
+			r.skipInts()
+			r.skipInts()
 			r.tags(nil)
 			for int(index) >= len(t.Leaders) && len(t.Leaders) < parts {
 				t.Leaders = append(t.Leaders, -1)

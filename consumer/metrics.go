@@ -55,29 +55,37 @@ func newMetrics(reg prometheus.Registerer, c *Consumer) *metrics {
 	return m
 }
 
-// applied counts a batch that became durable, once.
-func (m *metrics) applied(topic string, b *inventory.Batch, r *inventory.Receipt, took time.Duration) {
-	if len(b.Records) == 0 {
-		return
-	}
-	dead, empty := 0, 0
+// tally is what a batch's records were when they were cut.
+type tally struct{ records, dead, empty int }
+
+func recordsOf(b *inventory.Batch) tally {
+	t := tally{records: len(b.Records)}
 	for i := range b.Records {
 		switch {
 		case b.Records[i].Dead != nil:
-			dead++
+			t.dead++
 		case b.Records[i].Empty:
-			empty++
+			t.empty++
 		}
 	}
+	return t
+}
+
+// applied counts a batch that became durable, once.
+func (m *metrics) applied(topic string, t tally, r *inventory.Receipt, took time.Duration) {
+	if t.records == 0 {
+		return
+	}
+	t.dead += r.Tally.DeadLetters["refused-by-database"]
 	add := func(result string, n int) {
 		if n > 0 {
 			m.records.WithLabelValues(topic, result).Add(float64(n))
 		}
 	}
-	add("applied", len(b.Records)-dead-empty)
-	add("dead-letter", dead)
-	add("empty", empty)
-	m.batchRecords.Observe(float64(len(b.Records)))
+	add("applied", t.records-t.dead-t.empty)
+	add("dead-letter", t.dead)
+	add("empty", t.empty)
+	m.batchRecords.Observe(float64(t.records))
 	m.phases.WithLabelValues("apply").Observe(took.Seconds())
 	for phase, d := range map[string]time.Duration{"read": r.Read, "plan": r.Plan, "write": r.Write, "commit": r.Commit} {
 		if d > 0 {

@@ -208,7 +208,7 @@ func (l *lane) jump(ctx context.Context, kind, why string, to int64) error {
 	l.c.m.gaps.WithLabelValues(kind).Inc()
 	l.log.Warn(why, zap.Int64("going on at", to))
 	return l.apply(ctx, &inventory.Batch{
-		Partition: l.part, First: l.next, Next: to, OwnerEpoch: l.owner, LeaderEpoch: -1, DeadRun: l.deadRun,
+		Partition: l.part, First: l.next, Next: to, OwnerEpoch: l.owner, LeaderEpoch: -1, DeadRun: l.deadRun, DeadRunBefore: l.deadRun,
 	})
 }
 
@@ -246,7 +246,7 @@ func (l *lane) judge(ctx context.Context, p *problem) error {
 func (l *lane) sameTopic(ctx context.Context) error {
 	md, err := l.c.k.Metadata(ctx, l.part.Topic)
 	if err != nil {
-		return nil // asked again after the pause
+		return nil //nolint:nilerr // asked again after the pause
 	}
 	t := md.Topics[l.part.Topic]
 	if t.Err == nil && t.ID != l.part.TopicID {

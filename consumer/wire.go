@@ -30,7 +30,8 @@ type call struct {
 	read     func(*wireReader)
 }
 
-func (c *call) ApiKey() protocol.ApiKey { return c.key }
+// ApiKey implements protocol.Message.
+func (c *call) ApiKey() protocol.ApiKey { return c.key } //nolint:staticcheck // the interface's spelling
 
 // Required says that kafka-go is to leave the exchange to us.
 func (c *call) Required(map[protocol.ApiKey]int16) bool { return true }
@@ -150,7 +151,6 @@ func (r *wireReader) fill(b []byte) {
 	}
 }
 
-func (r *wireReader) i8() int8   { return int8(r.fixed(1)[0]) }
 func (r *wireReader) i16() int16 { return int16(binary.BigEndian.Uint16(r.fixed(2))) }
 func (r *wireReader) i32() int32 { return int32(binary.BigEndian.Uint32(r.fixed(4))) }
 func (r *wireReader) i64() int64 { return int64(binary.BigEndian.Uint64(r.fixed(8))) }
@@ -174,7 +174,7 @@ func (r *wireReader) uvarint() int {
 
 // count reads the length of an array; -1 is null.
 func (r *wireReader) count() int {
-	n := 0
+	var n int
 	if r.flexible {
 		n = r.uvarint() - 1
 	} else {
@@ -216,12 +216,15 @@ func (r *wireReader) str() string {
 	return string(b)
 }
 
-// ints skips an array of int32.
-func (r *wireReader) ints() {
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		r.i32()
+// skip passes over n bytes.
+func (r *wireReader) skip(n int) {
+	for ; n > 0 && r.err == nil; n -= len(r.scratch) {
+		r.fixed(min(n, len(r.scratch)))
 	}
 }
+
+// skipInts passes over an array of int32.
+func (r *wireReader) skipInts() { r.skip(4 * r.count()) }
 
 // tags reads tagged fields; field may read one's content and leave the rest.
 func (r *wireReader) tags(field func(tag int)) {
@@ -235,11 +238,9 @@ func (r *wireReader) tags(field func(tag int)) {
 		if field != nil {
 			field(tag)
 		}
-		for r.n > after && r.err == nil {
-			r.i8()
-		}
 		if r.n < after {
 			r.err = errWire
 		}
+		r.skip(r.n - after)
 	}
 }
