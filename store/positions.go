@@ -15,8 +15,10 @@ import (
 
 const (
 	sqlBegin = `begin isolation level read committed`
-	// sqlLongStatements gives a transaction that cannot be split more time.
+	// More time, for a transaction that cannot be split: for a statement, and
+	// for the plan between two statements.
 	sqlLongStatements = `select set_config('statement_timeout', $1, true)`
+	sqlLongPauses     = `select set_config('idle_in_transaction_session_timeout', $1, true)`
 	// sqlMove compares and moves in one step: a worker that lost the
 	// partition, or tries a batch again that was applied, changes nothing.
 	sqlMove = `

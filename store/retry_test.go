@@ -148,3 +148,26 @@ func TestAlternateIDThatTurnsUpLateIsLockedAfterAll(t *testing.T) {
 	require.EqualValues(t, 1, counter(t, reg, "ncmp_inventory_store_retries_total", "need"))
 	require.Empty(t, column(t, db, `select key from ncmp_inventory.reference`))
 }
+
+func TestBatchThatTakesLongerToPlanThanTheServerWaitsIsSplit(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t)
+	s := db.New(t, withCodec, func(c *store.Config) { c.FrozenTimeout = 50 * time.Millisecond })
+	l := startLane(t, s, topic)
+	pool := db.Pool(t)
+	slow := func(*inventory.Snapshot) (*inventory.Plan, error) {
+		// Until the server has ended the session.
+		require.Eventually(t, func() bool {
+			var n int
+			err := pool.QueryRow(t.Context(), `select count(*) from pg_stat_activity where application_name like 'ncmp-inventory%'
+				and datname = current_database() and state = 'idle in transaction'`).Scan(&n)
+			return err == nil && n == 0
+		}, time.Minute, time.Millisecond)
+		return &inventory.Plan{}, nil
+	}
+	_, err := s.Transact(t.Context(), l.batch(2), needOf([]string{"a"}), slow)
+	require.ErrorIs(t, err, inventory.ErrData)
+	_, err = s.Transact(t.Context(), l.batch(1), needOf([]string{"a"}), slow)
+	require.ErrorIs(t, err, inventory.ErrTransient)
+	l.create(t, handle("a", ""))
+}

@@ -86,6 +86,12 @@ func (t *transaction) run(ctx context.Context, keys keySet) (rc inventory.Receip
 		return rc, fmt.Errorf("plan: %w", err)
 	}
 	rc.Plan, rc.Tally = time.Since(start), plan.Tally
+	if rc.Plan > t.s.cfg.FrozenTimeout && !t.single() {
+		// The server has taken this worker for frozen and ended the session.
+		// The same batch would end so each time; a smaller one will not.
+		t.rollback(ctx)
+		return rc, &inventory.DataError{SQLState: "25P03", Op: "plan for longer than the server waits"}
+	}
 	t.messages = len(plan.Messages)
 	if err := t.write(ctx, plan, &keys, &rc); err != nil {
 		t.rollback(ctx)
@@ -163,6 +169,7 @@ func (t *transaction) read(ctx context.Context, keys *keySet) error {
 	b.Queue(sqlBegin)
 	if t.single() {
 		b.Queue(sqlLongStatements, millis(singleFactor*t.s.cfg.StatementTimeout))
+		b.Queue(sqlLongPauses, millis(singleFactor*t.s.cfg.FrozenTimeout))
 	}
 	t.queueMove(b)
 	t.queueLock(b, keys)
@@ -373,11 +380,9 @@ func (t *transaction) commit(ctx context.Context, b *pgx.Batch) error {
 	err := conn.SendBatch(context.WithoutCancel(ctx), b).Close()
 	stop()
 	if err != nil {
-		var pe *pgconn.PgError
-		// An error with the connection alive means that the server passed
-		// over the COMMIT.
-		t.unknown = conn.IsClosed() || !errors.As(err, &pe)
-		if !t.unknown {
+		// With the connection alive the answer is in: the server passed over
+		// the COMMIT, or nothing was sent.
+		if t.unknown = conn.IsClosed(); !t.unknown {
 			link.committing.Store(false)
 		}
 		return err
