@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ncmp-inventory/cmd/internal/load"
+	"ncmp-inventory/cmd/ncmp-inventory/config"
 	"ncmp-inventory/store/storetest"
 )
 
@@ -43,24 +44,41 @@ func shownRecords(t *testing.T, document string) []shownRecord {
 // and after each the outputs have to come, as shown and no other.
 func TestEventsAreAsDocumented(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, storetest.OpenEmpty(t), 1)
+	newLab(t, storetest.OpenEmpty(t), 1).requireEventsAsDocumented()
+}
+
+func (l *lab) requireEventsAsDocumented() {
+	l.Helper()
 	w := l.startWorker("worker")
 	w.awaitLine(`"started"`)
 	read := map[string]int{} // topic to how many of its records were compared
-	for _, shown := range shownRecords(t, readRepo(t, "docs/events.md")) {
+	for _, shown := range shownRecords(l.T, readRepo(l.T, "docs/events.md")) {
 		if !shown.out {
 			l.requireNothingMore(read)
 			l.sendShown(shown)
 			continue
 		}
-		m := l.record(shown.topic, read[shown.topic])
-		read[shown.topic]++
-		requireShown(t, shown, m)
+		topic := l.named(shown.topic)
+		m := l.record(topic, read[topic])
+		read[topic]++
+		l.requireShown(shown, m)
 	}
 	l.awaitNothingWaits()
 	l.requireNothingMore(read)
-	require.Len(t, read, 4, "every output topic is shown")
+	require.Len(l, read, 4, "every output topic is shown")
 	w.terminate()
+}
+
+// named is what a topic of the documents is called in the lab.
+func (l *lab) named(shown string) string {
+	own := allTopics(l.config.Kafka.Topics)
+	for i, name := range allTopics(config.Defaults().Kafka.Topics) {
+		if name == shown {
+			return own[i]
+		}
+	}
+	require.Fail(l, "no topic is called "+shown)
+	return ""
 }
 
 func (l *lab) sendShown(r shownRecord) {
@@ -74,7 +92,7 @@ func (l *lab) sendShown(r shownRecord) {
 		m.Headers = append(m.Headers, kafka.Header{Key: h[0], Value: []byte(h[1])})
 	}
 	m.Value = []byte(r.value)
-	w := load.Writer(l.brokers, r.topic)
+	w := load.Writer(l.brokers, l.named(r.topic))
 	require.NoError(l, w.WriteMessages(l.Context(), m))
 	require.NoError(l, load.Close(w))
 }
@@ -99,21 +117,24 @@ func (l *lab) requireNothingMore(read map[string]int) {
 	}
 }
 
-func requireShown(t *testing.T, shown shownRecord, m *kafka.Message) {
-	t.Helper()
+func (l *lab) requireShown(shown shownRecord, m *kafka.Message) {
+	l.Helper()
 	for _, h := range shown.headers {
 		got := headerOf(m, h[0])
 		if h[0] == "key" {
 			got = string(m.Key)
 		}
+		if h[0] == "ncmp_topic" {
+			h[1] = l.named(h[1])
+		}
 		if h[1] == "*" {
-			require.NotEmpty(t, got, h[0])
+			require.NotEmpty(l, got, h[0])
 			continue
 		}
-		require.Equal(t, h[1], got, "%s of a record on %s", h[0], shown.topic)
+		require.Equal(l, h[1], got, "%s of a record on %s", h[0], shown.topic)
 	}
 	if shown.topic == "ncmp-inventory-dead-letters" {
-		require.Equal(t, shown.value, string(m.Value), "byte by byte")
+		require.Equal(l, shown.value, string(m.Value), "byte by byte")
 		names := make([]string, len(m.Headers))
 		for i, h := range m.Headers {
 			names[i] = h.Key
@@ -122,13 +143,14 @@ func requireShown(t *testing.T, shown shownRecord, m *kafka.Message) {
 		for _, h := range shown.headers[1:] {
 			want = append(want, h[0])
 		}
-		require.True(t, slices.Equal(want, names), "%s", names)
+		require.True(l, slices.Equal(want, names), "%s", names)
 		return
 	}
 	var want, got any
-	require.NoError(t, json.Unmarshal([]byte(shown.value), &want))
-	require.NoError(t, json.Unmarshal(m.Value, &got))
-	require.Equal(t, want, starred(want, got), shown.topic)
+	text := strings.Replace(shown.value, `"topic": "ncmp-inventory-registrations"`, `"topic": "`+l.config.Kafka.Topics.Registrations[0]+`"`, 1)
+	require.NoError(l, json.Unmarshal([]byte(text), &want))
+	require.NoError(l, json.Unmarshal(m.Value, &got))
+	require.Equal(l, want, starred(want, got), shown.topic)
 }
 
 // starred is got with a star wherever want has one.

@@ -48,11 +48,11 @@ func (e expectation) rows() map[string]map[string]any {
 	return all
 }
 
-// strangers are updates of handles that do not exist: each has to be refused,
-// once, in an outcome of its own.
-func strangers(n int) func(yield func(load.Event) bool) {
+// strangers are updates of handles that do not exist, numbered: each has to be
+// refused, once, in an outcome of its own.
+func strangers(from, to int) func(yield func(load.Event) bool) {
 	return func(yield func(load.Event) bool) {
-		for i := range n {
+		for i := from; i < to; i++ {
 			id := fmt.Sprintf("stranger-%d", i)
 			if !yield(load.Event{
 				ID: id, Type: load.RegistrationType, Key: id, Handles: 1,
@@ -113,19 +113,24 @@ func (l *lab) requireAsIfNothingHappened(s *standIn, e expectation, refused int)
 // both a consumer and the publisher die at some point.
 func TestKilledWorkersLeaveNoTrace(t *testing.T) {
 	t.Parallel()
-	const handles, refused = 20_000, 500
-	l := newLab(t, storetest.OpenEmpty(t), 6)
+	newLab(t, storetest.OpenEmpty(t), 6).killWorkers(20_000, 500)
+}
+
+// killWorkers takes handles through their lives, and refuses some updates,
+// while three workers are killed and replaced.
+func (l *lab) killWorkers(handles, refused int) {
+	l.Helper()
 	ld, err := load.New(load.Config{Handles: handles, Seed: 7})
-	require.NoError(t, err)
+	require.NoError(l, err)
 	removed, err := load.New(load.Config{Handles: handles / 2, Seed: 7}) // the first half
-	require.NoError(t, err)
+	require.NoError(l, err)
 	s := l.standIn()
 	first, second := l.startWorker("first"), l.startWorker("second")
 	first.awaitLine(`"started"`)
 	second.awaitLine(`"started"`)
 
 	l.send(ld.Registrations())
-	l.send(strangers(refused / 2))
+	l.send(strangers(0, refused/2))
 	l.awaitFact(s, proof.Created, handles/4)
 	first.kill()
 	third := l.startWorker("third")
@@ -139,18 +144,11 @@ func TestKilledWorkersLeaveNoTrace(t *testing.T) {
 	fifth := l.startWorker("fifth")
 	l.awaitFact(s, proof.Changed, handles)
 	l.send(removed.Removals())
-	l.send(func(yield func(load.Event) bool) {
-		n := 0
-		for e := range strangers(refused) {
-			if n++; n > refused/2 && !yield(e) {
-				return
-			}
-		}
-	})
+	l.send(strangers(refused/2, refused))
 	l.awaitFact(s, proof.Deleted, handles/2)
 
 	r := l.requireAsIfNothingHappened(s, expectation{ld, func(i int) bool { return i >= handles/2 }}, refused)
-	t.Logf("%d LCM events, %d of them repeats after a kill", r.Events, r.Repeated)
+	l.Logf("%d LCM events, %d of them repeats after a kill", r.Events, r.Repeated)
 	fourth.terminate()
 	fifth.terminate()
 }
@@ -195,7 +193,7 @@ func TestADatabaseThatCrashesIsWaitedFor(t *testing.T) {
 	l.send(ld.Registrations())
 	l.awaitFact(s, proof.Created, handles/4)
 	require.NoError(t, db.Server().Halt(t.Context(), pgembed.Immediate))
-	l.send(strangers(10))
+	l.send(strangers(0, 10))
 	require.NoError(t, db.Server().Restart(t.Context(), pgembed.Fast))
 	l.awaitFact(s, becameReady, handles)
 	l.send(ld.Updates())

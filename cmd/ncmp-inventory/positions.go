@@ -115,12 +115,20 @@ func readPositions(ctx context.Context, k config.Kafka, s *store.Store) ([]posit
 		p := position{Topic: sp.Topic, TopicID: hex.EncodeToString(sp.TopicID[:]), Partition: sp.Index, Start: -1, End: -1}
 		p.take(sp)
 		p.Note = noteUnused
-		if info, ok := md.Topics[sp.Topic]; ok && info.Err == nil && info.ID != sp.TopicID {
+		if info, ok := md.Topics[sp.Topic]; ok && info.Err == nil && info.ID != sp.TopicID && !goneOn(list, sp) {
 			p.Note = "the topic was deleted and created anew"
 		}
 		list = append(list, p)
 	}
 	return list, addLagSeconds(ctx, cluster, list)
+}
+
+// goneOn says that the topic which took the name has a position of its own: a
+// worker consumes it, and the old one's is history.
+func goneOn(list []position, old *store.Position) bool {
+	return slices.ContainsFunc(list, func(p position) bool {
+		return p.Stored && p.End >= 0 && p.Topic == old.Topic && p.Partition == old.Index
+	})
 }
 
 func (p *position) take(s *store.Position) {
