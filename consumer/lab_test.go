@@ -222,7 +222,8 @@ func (plain) Decode(r *inventory.Record, _ bool) {
 // lab is a broker, a producer and a ledger.
 type lab struct {
 	t      *testing.T
-	broker *kfake.Cluster
+	broker *kfake.Cluster // nil on Apache Kafka
+	addrs  []string
 	cl     *kgo.Client
 	db     *ledger
 	tr     *kafka.Transport
@@ -237,7 +238,7 @@ func newLab(t *testing.T, topics map[string]int32, opts ...kfake.Opt) *lab {
 	}
 	broker, err := kfake.NewCluster(opts...)
 	require.NoError(t, err)
-	l := &lab{t: t, broker: broker, db: newLedger()}
+	l := &lab{t: t, broker: broker, addrs: broker.ListenAddrs(), db: newLedger()}
 	l.cl = l.client()
 	l.tr, l.k = l.cluster()
 	t.Cleanup(func() {
@@ -250,7 +251,7 @@ func newLab(t *testing.T, topics map[string]int32, opts ...kfake.Opt) *lab {
 // client makes a franz-go client that writes to the partition it is told.
 func (l *lab) client(opts ...kgo.Opt) *kgo.Client {
 	l.t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(l.broker.ListenAddrs()...),
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(l.addrs...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(10 * time.Millisecond),
 		kgo.ProducerBatchCompression(kgo.NoCompression())}, opts...)...)
 	require.NoError(l.t, err)
@@ -260,7 +261,7 @@ func (l *lab) client(opts ...kgo.Opt) *kgo.Client {
 func (l *lab) cluster() (*kafka.Transport, *Cluster) {
 	tr := &kafka.Transport{ClientID: "test", MetadataTTL: 200 * time.Millisecond}
 	l.t.Cleanup(tr.CloseIdleConnections)
-	return tr, NewCluster(kafka.TCP(l.broker.ListenAddrs()...), tr)
+	return tr, NewCluster(kafka.TCP(l.addrs...), tr)
 }
 
 // send writes values to a partition and returns them.
@@ -288,6 +289,18 @@ func (l *lab) topicID(topic string) [16]byte {
 
 func (l *lab) part(topic string, i int32) inventory.Partition {
 	return inventory.Partition{TopicID: l.topicID(topic), Topic: topic, Index: i}
+}
+
+// visible waits until the broker shows a topic as it was changed, and takes a
+// producer that knows no older metadata.
+func (l *lab) visible(topic string, partitions int32) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool {
+		md, err := l.k.Metadata(context.Background(), topic)
+		return err == nil && len(md.Topics[topic].Leaders) == int(partitions)
+	}, patience, 10*time.Millisecond)
+	l.cl.Close()
+	l.cl = l.client()
 }
 
 // position is a stored position; the ledger must be locked.
@@ -395,7 +408,9 @@ func record(topic string, partition int32, v string) *kgo.Record {
 	return &kgo.Record{Topic: topic, Partition: partition, Value: []byte(v)}
 }
 
-func txnID(n int) []kgo.Opt { return []kgo.Opt{kgo.TransactionalID(fmt.Sprint("txn-", n))} }
+func txnID(of string, n int) []kgo.Opt {
+	return []kgo.Opt{kgo.TransactionalID(fmt.Sprint(of, "-txn-", n))}
+}
 
 func commitOrAbort(commit bool) kgo.TransactionEndTry {
 	if commit {

@@ -44,7 +44,7 @@ func TestPositionMovesOverMarkersAndAbortedRecords(t *testing.T) {
 	l := newLab(t, map[string]int32{"in": 1})
 	want := map[string][]string{}
 	txn := func(from int, commit bool) {
-		cl := l.client(txnID(from)...)
+		cl := l.client(txnID("in", from)...)
 		defer cl.Close()
 		require.NoError(t, cl.BeginTransaction())
 		was := l.cl
@@ -69,7 +69,7 @@ func TestPositionMovesOverMarkersAndAbortedRecords(t *testing.T) {
 	l.requireExact(want)
 
 	// An open transaction holds back what comes behind it, and shows.
-	cl := l.client(txnID(50)...)
+	cl := l.client(txnID("in", 50)...)
 	defer cl.Close()
 	require.NoError(t, cl.BeginTransaction())
 	was := l.cl
@@ -245,8 +245,7 @@ func addPartitions(l *lab, topic string, n int32) {
 	rt.Topic, rt.Count = topic, n
 	req.Topics = append(req.Topics, rt)
 	admin[*kmsg.CreatePartitionsResponse](l, req)
-	l.cl.Close()
-	l.cl = l.client() // one that knows no older metadata
+	l.visible(topic, n)
 }
 
 func TestDeadLettersInARowHaltThePartition(t *testing.T) {
