@@ -27,3 +27,11 @@ var Statements = map[string]struct{ SQL, Types string }{
 
 // DeleteSyncedData removes the data of synced handles.
 const DeleteSyncedData = sqlDeleteSyncedData
+
+// Classify is how the store wraps a database error, before and after its first
+// success.
+func Classify(proven bool, err error) error {
+	s := new(Store)
+	s.proven.Store(proven)
+	return s.classify("try", err)
+}
