@@ -11,6 +11,7 @@ import (
 
 	"ncmp-inventory/cmd/ncmp-inventory/config"
 	"ncmp-inventory/inventory"
+	"ncmp-inventory/schemas"
 	"ncmp-inventory/store"
 )
 
@@ -64,3 +65,32 @@ func (a *app) openStore(ctx context.Context, c *config.Loaded) (*store.Store, er
 	}
 	return nil, databaseFault(err)
 }
+
+// storeConfig is what all commands open the database with; the codec lets
+// leaves be written.
+func storeConfig(c *config.Config, log *zap.Logger, reg prometheus.Registerer) (store.Config, error) {
+	url, err := c.Database.URL.Reveal()
+	if err != nil {
+		return store.Config{}, &config.Error{Key: "database.url", Reason: err.Error()}
+	}
+	module := schemas.Inventory()
+	model, err := module.Load()
+	if err != nil {
+		return store.Config{}, err
+	}
+	return store.Config{
+		URL:            url,
+		Password:       passwordSource(c.Database),
+		MaxConnections: c.Database.MaxConnections,
+		Model:          store.Model{Module: module.Name, Revision: module.Revision, Content: module.Content},
+		Codec:          leafCodec{model},
+		Logger:         log,
+		Registerer:     reg,
+	}, nil
+}
+
+// leafCodec shows the compiled model as the store wants to see it.
+type leafCodec struct{ *schemas.Model }
+
+// Leaf implements inventory.LeafCodec.
+func (c leafCodec) Leaf(schemaPath string) (inventory.Leaf, error) { return c.Model.Leaf(schemaPath) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -8,20 +9,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"ncmp-inventory/inventory"
 	"ncmp-inventory/store"
 )
 
 func newMigrateCommand(a *app) *cobra.Command {
-	var dryRun bool
+	var tune, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Creates or upgrades the worker's tables",
 		Long: `Creates or upgrades the worker's own tables. On an empty database it also creates
 those for data nodes; on a CPS database it finds them and leaves them as they
-are. The worker does the same when it starts, unless database.migrate is off.`,
+are. The worker does the same when it starts, unless database.migrate is off.
+
+With --tune it then applies to a CPS database, step by step, the leaner layout
+that an empty one gets. --dry-run says what each step brings and locks.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.load("database.url")
@@ -38,26 +41,53 @@ are. The worker does the same when it starts, unless database.migrate is off.`,
 			s, err := store.Open(cmd.Context(), sc)
 			switch {
 			case dryRun && errors.Is(err, store.ErrNotMigrated):
-				fmt.Fprintln(a.stdout, err)
-				return nil
+				_, err = fmt.Fprintln(a.stdout, err)
+				return err
 			case errors.Is(err, inventory.ErrTransient):
 				return err
 			case err != nil:
-				log.Debug("migrate", zap.Error(err))
 				return databaseFault(err)
 			}
 			defer s.Close()
-			list, err := s.Applied(cmd.Context())
-			if err != nil {
-				return err
+			if tune {
+				return a.tune(cmd.Context(), s, dryRun)
 			}
-			t := newTable(a.stdout, "VERSION", "STEP", "APPLIED")
-			for _, m := range list {
-				t.row(strconv.Itoa(m.Version), m.Name, m.At.UTC().Format(time.RFC3339))
-			}
-			return t.flush()
+			return a.printMigrations(cmd.Context(), s)
 		},
 	}
+	cmd.Flags().BoolVar(&tune, "tune", false, "apply the leaner layout to tables that CPS made")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what is due")
 	return cmd
+}
+
+func (a *app) printMigrations(ctx context.Context, s *store.Store) error {
+	list, err := s.Applied(ctx)
+	if err != nil {
+		return err
+	}
+	t := newTable(a.stdout, "VERSION", "STEP", "APPLIED")
+	for _, m := range list {
+		t.row(strconv.Itoa(m.Version), m.Name, m.At.UTC().Format(time.RFC3339))
+	}
+	return t.flush()
+}
+
+// tune goes through the steps. A step is told before it runs: it may lock a
+// table for a while.
+func (a *app) tune(ctx context.Context, s *store.Store, dryRun bool) error {
+	return s.Tune(ctx, func(step store.TuneStep, run func() error) error {
+		if step.Done {
+			_, err := fmt.Fprintf(a.stdout, "%s: nothing to do\n", step.Name)
+			return err
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%s\n  brings: %s\n  locks:  %s\n", step.Name, step.Brings, step.Locks); err != nil || dryRun {
+			return err
+		}
+		began := time.Now()
+		if err := run(); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(a.stdout, "  done in %s\n", time.Since(began).Round(time.Millisecond))
+		return err
+	})
 }

@@ -31,3 +31,10 @@ func (p progress) end() {
 		_ = p.bar.Finish()
 	}
 }
+
+// describe says what goes on now, for work without a count.
+func (p progress) describe(what string) {
+	if p.bar != nil {
+		p.bar.Describe(what)
+	}
+}

@@ -162,3 +162,24 @@ func TestMigrateIsRepeatable(t *testing.T) {
 	require.Equal(t, exitFailed, got.code)
 	require.NotContains(t, got.stderr, "s3cr3t")
 }
+
+func TestTuneTellsEachStepAndAppliesIt(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t)
+	// What a CPS database has: an index that no look-up needs.
+	_, err := db.Pool(t).Exec(t.Context(), `create index fki_fragment_anchor_id_fk on fragment (anchor_id)`)
+	require.NoError(t, err)
+	for _, step := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--dry-run"}, "anchor-index\n  brings: "},
+		{[]string{"--dry-run"}, "anchor-index\n  brings: "}, // a dry run changes nothing
+		{nil, "  done in "},
+		{nil, "anchor-index: nothing to do"},
+	} {
+		got := runCommand(t, "", append([]string{"migrate", "--tune", "--database.url", db.URL}, step.args...)...)
+		require.Equal(t, exitDone, got.code, got.stderr)
+		require.Contains(t, got.stdout, step.want)
+	}
+}
