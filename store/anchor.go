@@ -111,10 +111,11 @@ func (s *Store) CreateAnchor(ctx context.Context, dataspace, name string, set Sc
 // The dataspace, the schema set and the YANG sources stay. It fails with
 // ErrNoAnchor if the anchor is gone already.
 func (s *Store) DeleteAnchor(ctx context.Context, a Anchor) error {
-	ctx, cancel := s.deadline(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.longest())
 	defer cancel()
 	gone := false
 	b := &pgx.Batch{}
+	b.Queue(sqlLongStatements, millis(s.longest()))
 	b.Queue(`delete from fragment where anchor_id = $1`, a.ID)
 	b.Queue(`delete from anchor where id = $1 returning true`, a.ID).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return tx.SendBatch(ctx, b).Close() })

@@ -61,3 +61,7 @@ func (s *Store) repeated(ctx context.Context, op string, fn func() error) error 
 		}
 	}
 }
+
+// longest bounds a transaction that cannot be split, however many rows it
+// touches.
+func (s *Store) longest() time.Duration { return s.cfg.TransactionTimeout * singleFactor }

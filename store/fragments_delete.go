@@ -81,11 +81,8 @@ func (s *Store) resolve(ctx context.Context, a Anchor, targets []target) (ids []
 	return slices.Compact(ids), missing, nil
 }
 
-// deleteHeld deletes the rows, all or none: it first locks them in the order
-// of their ids and counts what is still there.
-const deleteHeld = `
-with held as (select id from fragment where id = any($1::bigint[]) order by id for update)
-delete from fragment where id = any($1::bigint[]) and (select count(*) from held) = $2`
+// errVanished rolls a delete back: one of its rows went in between.
+var errVanished = errors.New("a data node vanished")
 
 // DeleteNodes deletes data nodes, list elements, and whole lists (the path to
 // the list without a key), with everything below them, and returns how many
@@ -99,10 +96,10 @@ func (s *Store) DeleteNodes(ctx context.Context, a Anchor, xpaths []string) (del
 	if err != nil || len(targets) == 0 {
 		return 0, err
 	}
-	ctx, cancel := s.deadline(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.longest())
 	defer cancel()
 	for {
-		ids, missing, err := s.resolve(ctx, a, targets)
+		ids, missing, err := s.resolveWithin(ctx, a, targets)
 		if err != nil {
 			return 0, err
 		}
@@ -110,14 +107,25 @@ func (s *Store) DeleteNodes(ctx context.Context, a Anchor, xpaths []string) (del
 			return 0, &MissingError{XPaths: missing}
 		}
 		err = s.repeated(ctx, "deleting data nodes", func() error {
-			tag, err := s.pool.Exec(ctx, deleteHeld, ids, len(ids))
-			deleted = int(tag.RowsAffected())
-			return err
+			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+				if len(ids) > chunkRows {
+					if _, err := tx.Exec(ctx, sqlLongStatements, millis(s.longest())); err != nil {
+						return err
+					}
+				}
+				tag, err := tx.Exec(ctx, sqlDeleteFragments, ids)
+				if err == nil && int(tag.RowsAffected()) != len(ids) {
+					err = errVanished
+				}
+				return err
+			})
 		})
-		// Nothing was deleted because one of the rows went meanwhile: what
-		// is missing has to be found out again.
-		if err != nil || deleted > 0 {
-			return deleted, err
+		if err == nil {
+			return len(ids), nil
+		}
+		// What is missing now has to be found out again.
+		if !errors.Is(err, errVanished) {
+			return 0, err
 		}
 	}
 }

@@ -32,6 +32,10 @@ func (s *Store) InsertNodes(ctx context.Context, a Anchor, parent string, trees 
 	queueInsert(b, a.ID, rows)
 	// The statements of one pipeline are one transaction.
 	err = s.pool.SendBatch(ctx, b).Close()
+	if err == nil {
+		s.analyzeOnce(ctx, len(rows.ids))
+		return nil
+	}
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return s.classify(op, err)

@@ -5,6 +5,7 @@ package pgembed_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,27 @@ import (
 	"ncmp-inventory/store/pgembed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// orphanVariable makes the test binary a parent that starts a server on the
+// directory it names, says so, and waits to be killed.
+const orphanVariable = "PGEMBED_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(orphanVariable); dir != "" {
+		parent(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func parent(dir string) {
+	s, err := pgembed.Start(context.Background(), pgembed.Config{DataDir: dir, Port: pgembed.NoTCP})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("ready", s.PID())
+	select {}
+}
 
 // openDir is a directory that the server can enter whoever runs the test.
 func openDir(t *testing.T) string {

@@ -53,7 +53,7 @@ var settings = map[string]string{
 type DB struct {
 	// URL is how to connect as a superuser.
 	URL    string
-	server *pgembed.Server // nil for a server that is not ours
+	server *pgembed.Server // nil for a server that other tests use as well
 }
 
 // shared is the server of this process, started at first need.
@@ -89,7 +89,7 @@ func Open(t testing.TB) *DB {
 	t.Helper()
 	shared.once.Do(startShared)
 	require.NoError(t, shared.err)
-	return create(t, shared.server, shared.admin, "template "+template())
+	return create(t, "template "+template())
 }
 
 // OpenEmpty gives the test a database without any table.
@@ -97,7 +97,7 @@ func OpenEmpty(t testing.TB) *DB {
 	t.Helper()
 	shared.once.Do(startShared)
 	require.NoError(t, shared.err)
-	return create(t, shared.server, shared.admin, "template template0")
+	return create(t, "template template0")
 }
 
 // OpenAlone gives the test a migrated database on a server of its own, which
@@ -122,8 +122,8 @@ func OpenAlone(t testing.TB, extra map[string]string) *DB {
 	return &DB{URL: s.URL("postgres"), server: s}
 }
 
-// Server is the server, to be stopped, crashed and started again by the test
-// that called OpenAlone.
+// Server is the server that OpenAlone started, to be stopped, crashed and
+// started again by its test.
 func (db *DB) Server() *pgembed.Server { return db.server }
 
 // New opens a store on the database; change may alter its configuration. It is
@@ -183,6 +183,10 @@ func startShared() {
 			return
 		}
 	}
+	if u, err := url.Parse(shared.admin); err != nil || u.Scheme == "" {
+		shared.err = errors.New(urlVariable + " is no URL of the form postgres://…")
+		return
+	}
 	if shared.err = admin(ctx, "create database "+template()+" template template0"); shared.err != nil {
 		return
 	}
@@ -226,13 +230,13 @@ func openDir() (string, error) {
 
 func template() string { return shared.prefix + "_template" }
 
-func create(t testing.TB, server *pgembed.Server, adminURL, from string) *DB {
+func create(t testing.TB, from string) *DB {
 	name := fmt.Sprintf("%s_%d", shared.prefix, shared.names.Add(1))
 	require.NoError(t, admin(t.Context(), "create database "+name+" "+from))
 	t.Cleanup(func() {
 		require.NoError(t, admin(context.Background(), "drop database "+name+" with (force)"))
 	})
-	return &DB{URL: withDatabase(adminURL, name), server: server}
+	return &DB{URL: withDatabase(shared.admin, name)}
 }
 
 func admin(ctx context.Context, sql string) error {
