@@ -23,16 +23,21 @@ func TestLawOfCoalescing(t *testing.T) {
 		single, batched := newWorld(), newWorld()
 		single.cfg.Events, batched.cfg.Events = mode, mode
 		single.cfg.Outcomes, batched.cfg.Outcomes = inventory.OutcomesAll, inventory.OutcomesAll
+		single.cfg.Facts, batched.cfg.Facts = true, true
 		var a, b []inventory.Message
+		var factsA, factsB []string
 		for _, e := range events {
-			a = append(a, single.apply(t, e).Messages...)
+			p := single.apply(t, e)
+			a, factsA = append(a, p.Messages...), append(factsA, facts(p)...)
 		}
 		for i := 0; len(events) > 0; i++ {
 			n := min(cuts[i], len(events))
-			b = append(b, batched.apply(t, events[:n]...).Messages...)
+			p := batched.apply(t, events[:n]...)
+			b, factsB = append(b, p.Messages...), append(factsB, facts(p)...)
 			events = events[n:]
 		}
 		require.Equal(t, texts(a), texts(b))
+		require.Equal(t, factsA, factsB)
 		require.Equal(t, single.handles, batched.handles)
 		require.Equal(t, single.owners, batched.owners)
 		require.Equal(t, single.trust, batched.trust)
@@ -43,6 +48,27 @@ func texts(ms []inventory.Message) []string {
 	var out []string
 	for _, m := range ms {
 		out = append(out, fmt.Sprintf("%x %s %s", m.Headers, m.Key, m.Value))
+	}
+	return out
+}
+
+// facts are a plan's facts, without the properties that a step does not need:
+// a neighbour in the batch may have had them read.
+func facts(p *inventory.Plan) []string {
+	var out []string
+	for _, f := range p.Facts {
+		line := fmt.Sprintf("%d %d %s %s %s>%s", f.Step, f.Offset, f.EventID, f.ID, f.OldTrust, f.NewTrust)
+		for _, h := range []*inventory.Handle{f.Old, f.New} {
+			if h == nil {
+				line += " -"
+				continue
+			}
+			line += fmt.Sprintf(" %s,%d,%s,%s,%s", h.State.State, h.State.DataSync, h.AlternateID, h.ModuleSetTag, h.DataProducerID)
+			if f.Step == inventory.StepCreate || f.Step == inventory.StepUpdate {
+				line += fmt.Sprint(h.Public, h.Private)
+			}
+		}
+		out = append(out, line)
 	}
 	return out
 }

@@ -1,6 +1,10 @@
 package inventory
 
-import "time"
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // Rows are the fragment ids of a stored handle, for the store's own use. A
 // zero id is a row that does not exist. They are valid only inside the
@@ -115,7 +119,31 @@ type Plan struct {
 	Claims   []Claim  // keys whose owner changes, sorted by key
 	Releases []string // keys that become free, sorted
 	Messages []Message
-	Tally    Tally
+	// Facts is what happened, item by item, for the history. It is empty
+	// unless PlannerConfig.Facts asks for it.
+	Facts []Fact
+	Tally Tally
+}
+
+// Fact is one change of one handle. Old and New are read-only.
+type Fact struct {
+	// Step says what happened. StepUpdate and StepState also stand for
+	// changes that no event shows: private properties, a lock reason, a
+	// synchronization state.
+	Step Step
+	// EventID is that of the LCM or inventory event that tells the change;
+	// the zero UUID if none does.
+	EventID uuid.UUID
+	ID      string
+	// Old is nil for a creation. New is nil from StepDeleting on: the handle
+	// is on its way out. Both are nil for StepTrust.
+	Old, New           *Handle
+	OldTrust, NewTrust TrustLevel // StepTrust only
+	// Offset and Time are those of the source record, in the batch's partition.
+	Offset int64
+	Time   time.Time
+	At     time.Time // when it was planned
+	Cause  *Event
 }
 
 // Tally counts what the plan does, for metrics.

@@ -28,6 +28,8 @@ type PlannerConfig struct {
 	// the output topic takes; 0 is no limit. An entry whose event would be
 	// larger is refused: it could be stored but never told.
 	MaxLCMBytes int
+	// Facts asks for Plan.Facts.
+	Facts bool
 }
 
 // PlanBatch decides what a batch does to what is stored. It is pure and total.
@@ -80,6 +82,7 @@ type planner struct {
 	item   *Item
 	undo   undo
 	staged []Message // messages of the item, kept only if it succeeds
+	facts  []Fact    // the same
 	moves  []Move
 }
 
@@ -179,7 +182,7 @@ func (p *planner) try(it *Item) (verdict, *Rejection) {
 		return 0, rej
 	}
 	p.item = it
-	p.staged, p.moves = p.staged[:0], p.moves[:0]
+	p.staged, p.facts, p.moves = p.staged[:0], p.facts[:0], p.moves[:0]
 	p.undo.w, p.undo.owners = nil, p.undo.owners[:0]
 	v, rej := p.apply(it)
 	if rej == nil {
@@ -190,6 +193,7 @@ func (p *planner) try(it *Item) (verdict, *Rejection) {
 		return 0, rej
 	}
 	p.plan.Messages = append(p.plan.Messages, p.staged...)
+	p.plan.Facts = append(p.plan.Facts, p.facts...)
 	for _, m := range p.moves {
 		p.plan.Tally.Transitions[m]++
 	}

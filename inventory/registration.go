@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/google/uuid"
 )
 
 // The rules of the four lists of a registration, each check in NCMP's order:
@@ -39,7 +41,8 @@ func (p *planner) create(it *Item) (verdict, *Rejection) {
 	if f.AlternateID != "" && f.AlternateID != it.ID {
 		p.setOwner(f.AlternateID, it.ID)
 	}
-	p.tell(&Transition{Kind: Created, ID: h.ID, Changed: AllAttrs, New: h.values()}, StepCreate)
+	event := p.tell(&Transition{Kind: Created, ID: h.ID, Changed: AllAttrs, New: h.values()}, StepCreate)
+	p.note(Fact{Step: StepCreate, EventID: event, ID: h.ID, New: h})
 	p.moves = append(p.moves, Move{"", Advised})
 	if f.Trust == TrustNone {
 		w.trust = TrustNone
@@ -105,9 +108,11 @@ func (p *planner) update(it *Item) (verdict, *Rejection) {
 			shown = changed & (AttrDataProducerID | AttrAlternateID)
 		}
 	}
+	var event uuid.UUID
 	if shown != 0 {
-		p.tell(&Transition{Kind: Updated, ID: it.ID, Changed: shown, Old: old.values(), New: next.values()}, StepUpdate)
+		event = p.tell(&Transition{Kind: Updated, ID: it.ID, Changed: shown, Old: old.values(), New: next.values()}, StepUpdate)
 	}
+	p.note(Fact{Step: StepUpdate, EventID: event, ID: it.ID, Old: old, New: &next})
 	return applied, nil
 }
 
@@ -127,7 +132,8 @@ func (p *planner) upgrade(it *Item) (verdict, *Rejection) {
 		Lock: &LockReason{Reason: SetText(ModuleUpgrade), Details: SetText("Upgrade to ModuleSetTag: " + it.Tag)},
 	}
 	w.cur = &next
-	p.tell(&Transition{Kind: Updated, ID: it.ID, Changed: AttrState, Old: old.values(), New: next.values()}, StepUpgrade)
+	event := p.tell(&Transition{Kind: Updated, ID: it.ID, Changed: AttrState, Old: old.values(), New: next.values()}, StepUpgrade)
+	p.note(Fact{Step: StepUpgrade, EventID: event, ID: it.ID, Old: old, New: &next})
 	p.moves = append(p.moves, Move{Ready, Locked})
 	return applied, nil
 }
@@ -152,10 +158,12 @@ func (p *planner) drop(w *working) {
 	if from != Deleting {
 		going := h.values()
 		going.State, going.DataSync = Deleting, Unset
-		p.tell(&Transition{Kind: Updated, ID: h.ID, Changed: AttrState, Old: h.values(), New: going}, StepDeleting)
+		event := p.tell(&Transition{Kind: Updated, ID: h.ID, Changed: AttrState, Old: h.values(), New: going}, StepDeleting)
+		p.note(Fact{Step: StepDeleting, EventID: event, ID: h.ID, Old: h})
 		p.moves = append(p.moves, Move{from, Deleting})
 	}
-	p.tell(&Transition{Kind: Removed, ID: h.ID, Old: h.values(), New: h.values()}, StepDelete)
+	event := p.tell(&Transition{Kind: Removed, ID: h.ID, Old: h.values(), New: h.values()}, StepDelete)
+	p.note(Fact{Step: StepDelete, EventID: event, ID: h.ID, Old: h})
 	p.moves = append(p.moves, Move{Deleting, Deleted})
 	p.free(h.ID, h.ID)
 	p.free(h.AlternateID, h.ID)

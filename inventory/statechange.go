@@ -1,6 +1,10 @@
 package inventory
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
 
 func (p *planner) changeState(it *Item) (verdict, *Rejection) {
 	c := it.State
@@ -29,13 +33,14 @@ func (p *planner) changeState(it *Item) (verdict, *Rejection) {
 	}
 	next.State.LastUpdate = p.stamp
 	w.cur = &next
-	p.tellStateChange(old, &next)
+	event := p.tellStateChange(old, &next)
+	p.note(Fact{Step: StepState, EventID: event, ID: it.ID, Old: old, New: &next})
 	return applied, nil
 }
 
 // tellStateChange emits at most one event for a state change, with every
-// visible attribute that it changed.
-func (p *planner) tellStateChange(old, next *Handle) {
+// visible attribute that it changed, and returns its id.
+func (p *planner) tellStateChange(old, next *Handle) (event uuid.UUID) {
 	before, after := old.values(), next.values()
 	var changed Attr
 	moved := before.State != after.State
@@ -50,9 +55,9 @@ func (p *planner) tellStateChange(old, next *Handle) {
 		changed |= AttrModuleSetTag
 	}
 	if changed == 0 || !moved && p.cfg.Events == EventsNCMP {
-		return
+		return event
 	}
-	p.tell(&Transition{Kind: Updated, ID: next.ID, Changed: changed, Old: before, New: after}, StepState)
+	return p.tell(&Transition{Kind: Updated, ID: next.ID, Changed: changed, Old: before, New: after}, StepState)
 }
 
 // moved is the composite state after a change. A transition replaces it with
