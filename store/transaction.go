@@ -173,7 +173,7 @@ func (t *transaction) read(ctx context.Context, keys *keySet) error {
 	}
 	t.queueMove(b)
 	t.queueLock(b, keys)
-	t.queueReadHandles(b, t.need.Handles)
+	t.queueReadHandles(b, t.need.Handles, t.need.Deep)
 	var now, later []string
 	for id, certain := range t.need.Full {
 		if certain {
@@ -247,8 +247,11 @@ func (t *transaction) write(ctx context.Context, plan *inventory.Plan, keys *key
 	if err := t.queueReferences(b, plan, keys); err != nil {
 		return err
 	}
-	b, err := t.queueMessages(ctx, b, plan.Messages)
+	b, err := t.queueFacts(ctx, b, plan.Facts)
 	if err != nil {
+		return err
+	}
+	if b, err = t.queueMessages(ctx, b, plan.Messages); err != nil {
 		return err
 	}
 	var written time.Time
