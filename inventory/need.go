@@ -9,7 +9,7 @@ import (
 // proposes (an alternate id) are locked as well, whether they exist or not:
 // who owns a key can only be judged under its lock.
 func NeedOf(b *Batch) Need {
-	c := needCollector{keys: map[string]string{}, handles: map[string]struct{}{}, full: map[string]bool{}}
+	c := needCollector{keys: map[string]string{}, handles: map[string]bool{}, full: map[string]bool{}}
 	for i := range b.Records {
 		for j := range b.Records[i].Events {
 			for k := range b.Records[i].Events[j].Items {
@@ -32,12 +32,16 @@ func NeedOf(b *Batch) Need {
 		n.Handles = append(n.Handles, id)
 	}
 	slices.Sort(n.Handles)
+	n.Deep = make([]bool, len(n.Handles))
+	for i, id := range n.Handles {
+		n.Deep[i] = c.handles[id]
+	}
 	return n
 }
 
 type needCollector struct {
 	keys         map[string]string // key -> handle id it would belong to
-	handles      map[string]struct{}
+	handles      map[string]bool   // whether they are needed deep
 	full         map[string]bool
 	frees, trust []string
 }
@@ -46,7 +50,7 @@ func (c *needCollector) item(it *Item) {
 	if it.Reject != nil || it.ID == "" {
 		return
 	}
-	c.handle(it.ID)
+	c.handle(it.ID, it.Op == OpUpgrade || it.Op == OpState && it.State.To != Deleted)
 	switch it.Op {
 	case OpCreate:
 		if _, ok := c.full[it.ID]; !ok {
@@ -65,15 +69,15 @@ func (c *needCollector) item(it *Item) {
 	case OpHeartbeat:
 		c.trust = append(c.trust, it.ID)
 		if it.Fallback != "" {
-			c.handle(it.Fallback)
+			c.handle(it.Fallback, false)
 			c.trust = append(c.trust, it.Fallback)
 		}
 	}
 }
 
-func (c *needCollector) handle(id string) {
+func (c *needCollector) handle(id string, deep bool) {
 	c.keys[id] = id
-	c.handles[id] = struct{}{}
+	c.handles[id] = c.handles[id] || deep
 }
 
 func (c *needCollector) alternate(it *Item) {

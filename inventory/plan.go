@@ -30,11 +30,15 @@ type Need struct {
 	// bytewise and without duplicates; Owners runs parallel and proposes the
 	// handle id that a key not yet known would belong to.
 	Keys, Owners []string
-	// Handles are the ids whose rows are read, sorted. Full holds those whose
+	// Handles are the ids whose rows are read, sorted. Deep runs parallel: it
+	// says whether what lies below the state (lock reason, datastores) is
+	// needed; else those members of the snapshot's handle may be empty.
+	// Full holds those whose
 	// properties are needed too: true for an update, which needs them for
 	// certain, false for a creation, which needs them only in the rarer case
 	// that the handle exists already.
 	Handles []string
+	Deep    []bool
 	Full    map[string]bool
 	// Frees are the ids whose removal would free an alternate id: that
 	// alternate id has to be locked as well, although the input does not

@@ -74,7 +74,7 @@ func benchmarkRemove(b *testing.B, size int) {
 		b.StopTimer()
 		l.createMany(b, n, size)
 		need, ids := manyNeed(n, size)
-		need.Frees = ids
+		need.Frees, need.Deep = ids, make([]bool, len(ids))
 		b.StartTimer()
 		phases.add(l.apply(b, need, func(s *inventory.Snapshot) *inventory.Plan {
 			p := &inventory.Plan{}
@@ -92,7 +92,7 @@ func benchmarkRemove(b *testing.B, size int) {
 func manyNeed(from, n int) (inventory.Need, []string) {
 	var need inventory.Need
 	for i := from; i < from+n; i++ {
-		need.Handles = append(need.Handles, fmt.Sprintf("ch-%08d", i))
+		need.Handles, need.Deep = append(need.Handles, fmt.Sprintf("ch-%08d", i)), append(need.Deep, true)
 	}
 	need.Keys, need.Owners = need.Handles, need.Handles
 	return need, need.Handles
@@ -111,7 +111,7 @@ func (l *lane) createMany(b *testing.B, from, n int) inventory.Receipt {
 		for j := range 7 {
 			h.Private = append(h.Private, inventory.Property{Name: fmt.Sprint("private-", j), Value: fmt.Sprint("value of ", j)})
 		}
-		need.Handles = append(need.Handles, id)
+		need.Handles, need.Deep = append(need.Handles, id), append(need.Deep, false)
 		alternates, owners = append(alternates, alternate), append(owners, id)
 		p.Changes = append(p.Changes, inventory.Change{After: h})
 		p.Messages = append(p.Messages, inventory.Message{Key: []byte(id), Headers: make([]byte, 300), Value: make([]byte, 400)})

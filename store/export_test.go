@@ -18,7 +18,7 @@ func TakeIDs(ctx context.Context, s *Store, n int) ([]int64, error) { return s.i
 // Statements of the hot path that read or write data nodes, with the types of
 // their parameters.
 var Statements = map[string]struct{ SQL, Types string }{
-	"handles":    {sqlReadHandles, "bigint, text[]"},
+	"handles":    {sqlReadHandles, "bigint, text[], boolean[]"},
 	"properties": {sqlReadProperties, "bigint, text[]"},
 	"alternates": {sqlReadAlternates, "bigint, text[]"},
 	"merge":      {sqlMergeLeaves, "bigint[], jsonb[], boolean[]"},

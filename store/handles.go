@@ -37,11 +37,11 @@ func propertyXPath(handle, step, name string) string {
 	return handle + step + "@name='" + quoteKey(name) + "']"
 }
 
-// sqlReadHandles finds each handle by its xpath and what hangs below by parent
-// and last step: rows of an older system can have xpaths that do not start
-// with their parent's. Each LATERAL with its LIMIT holds the planner to one
-// index look-up per row, whatever it thinks of the table's size.
-const sqlReadHandles = `
+// sqlReadHandles finds each handle and its state by their xpaths, and what hangs
+// below the state by parent and last step. Each LATERAL with its LIMIT holds the
+// planner to one index look-up per row, whatever it thinks of the table's size.
+const (
+	sqlReadHandles = `
 select u.n, h.id,
        h.attributes ->> 'alternate-id', h.attributes ->> 'module-set-tag', h.attributes ->> 'data-producer-identifier',
        h.attributes ->> 'dmi-service-name', h.attributes ->> 'dmi-data-service-name', h.attributes ->> 'dmi-model-service-name',
@@ -49,24 +49,29 @@ select u.n, h.id,
        s.id, s.attributes ->> 'cm-handle-state', s.attributes ->> 'last-update-time', s.attributes ->> 'data-sync-enabled',
        l.id, l.attributes ->> 'reason', l.attributes ->> 'details',
        d.id, o.id, o.attributes ->> 'sync-state', o.attributes ->> 'last-sync-time'
-from unnest($2::text[]) with ordinality as u (xpath, n)
+from unnest($2::text[], $3::boolean[]) with ordinality as u (xpath, deep, n)
 cross join lateral (
     select f.id, f.attributes from fragment f where f.anchor_id = $1 and f.xpath = u.xpath limit 1) h
 left join lateral (
-    select f.id, f.attributes from fragment f where f.parent_id = h.id and f.xpath like '%/state' limit 1) s on true
+    ` + stateByXPath + ` limit 1) s on true
 left join lateral (
-    select f.id, f.attributes from fragment f where f.parent_id = s.id and f.xpath like '%/lock-reason' limit 1) l on true
+    select f.id, f.attributes from fragment f where u.deep and f.parent_id = s.id and f.xpath like '%/lock-reason' limit 1) l on true
 left join lateral (
-    select f.id from fragment f where f.parent_id = s.id and f.xpath like '%/datastores' limit 1) d on true
+    select f.id from fragment f where u.deep and f.parent_id = s.id and f.xpath like '%/datastores' limit 1) d on true
 left join lateral (
     select f.id, f.attributes from fragment f where f.parent_id = d.id and f.xpath like '%/operational' limit 1) o on true`
+	// A handle has a dozen children: finding the state among them by parent
+	// costs several times as much as by xpath.
+	stateByXPath = `select f.id, f.attributes from fragment f where f.anchor_id = $1 and f.xpath = u.xpath || '/state' and f.parent_id = h.id`
+)
 
-// queueReadHandles reads handles without their properties into the snapshot.
-func (t *transaction) queueReadHandles(b *pgx.Batch, ids []string) {
+// queueReadHandles reads handles without their properties into the snapshot,
+// and what lies below their states for those that are needed deep.
+func (t *transaction) queueReadHandles(b *pgx.Batch, ids []string, deep []bool) {
 	if len(ids) == 0 {
 		return
 	}
-	b.Queue(sqlReadHandles, t.s.anchor, handleXPaths(ids)).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlReadHandles, t.s.anchor, handleXPaths(ids), deep).Query(func(rows pgx.Rows) error {
 		var n int64
 		var handle int64
 		var state, lock, datastores, operational pgtype.Int8

@@ -77,7 +77,7 @@ func needOf(ids []string, alternates ...inventory.Claim) inventory.Need {
 	owner := map[string]string{}
 	for _, id := range ids {
 		owner[id] = id
-		need.Handles = append(need.Handles, id)
+		need.Handles, need.Deep = append(need.Handles, id), append(need.Deep, true)
 		need.Full[id] = true
 	}
 	for _, c := range alternates {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -180,7 +181,7 @@ func (s *Store) viewHandles(ctx context.Context, ids []string, f Filter) ([]Hand
 	err := pgx.BeginTxFunc(ctx, s.pool, opts, func(tx pgx.Tx) error {
 		t := s.reader()
 		b := &pgx.Batch{}
-		t.queueReadHandles(b, ids)
+		t.queueReadHandles(b, ids, slices.Repeat([]bool{true}, len(ids)))
 		t.queueReadTrust(b, ids)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err

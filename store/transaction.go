@@ -173,7 +173,7 @@ func (t *transaction) read(ctx context.Context, keys *keySet) error {
 	}
 	t.queueMove(b)
 	t.queueLock(b, keys)
-	t.queueReadHandles(b, t.need.Handles)
+	t.queueReadHandles(b, t.need.Handles, t.need.Deep)
 	var now, later []string
 	for id, certain := range t.need.Full {
 		if certain {
