@@ -112,9 +112,11 @@ func TestHotStatementsNeverReadTheWholeTable(t *testing.T) {
 					require.NoError(t, err)
 					for name, s := range store.Statements {
 						ids := fmt.Sprintf("(select array_agg(id) from (select id from fragment where xpath like '%%/state' limit %d) x)", size)
+						handles := "(select min(id) from anchor), (select array_agg('/dmi-registry/cm-handles[@id=''h' || n || ''']') from generate_series(1, " + strconv.Itoa(size) + ") n)"
 						args := map[string]string{
-							"bigint, text[]": "(select min(id) from anchor), (select array_agg('/dmi-registry/cm-handles[@id=''h' || n || ''']') from generate_series(1, " + strconv.Itoa(size) + ") n)",
-							"bigint[]":       ids,
+							"bigint, text[]":            handles,
+							"bigint, text[], boolean[]": handles + fmt.Sprintf(", (select array_agg(true) from generate_series(1, %d))", size),
+							"bigint[]":                  ids,
 							"bigint[], jsonb[], boolean[]": ids + fmt.Sprintf(
 								", (select array_agg('{}'::jsonb) from generate_series(1, %d)), (select array_agg(true) from generate_series(1, %d))", size, size),
 						}[s.Types]
