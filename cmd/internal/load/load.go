@@ -62,6 +62,9 @@ func New(c Config) (*Load, error) {
 	return &Load{c}, nil
 }
 
+// First is the number before that of the first handle.
+func (l *Load) First() int { return l.c.First }
+
 // Handles is how many handles the load has.
 func (l *Load) Handles() int { return l.c.Handles }
 
