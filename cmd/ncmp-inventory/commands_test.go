@@ -64,6 +64,23 @@ func TestCommands(t *testing.T) {
 		require.Equal(t, exitFailed, got.code)
 		require.Contains(t, got.stderr, `no CM handle has the id or alternate id "nobody"`)
 	})
+	t.Run("history shows what happened and why", func(t *testing.T) {
+		got := s.run(t, "", "history", "/Lab=1/Node=17")
+		require.Equal(t, exitDone, got.code, got.stderr)
+		lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+		require.Len(t, lines, 3, got.stdout)
+		require.Regexp(t, `^\S+Z +create +ADVISED  alternateId: "/Lab=1/Node=17"  moduleSetTag: "set-a"  publicCmHandleProperties: \{"rack":"R4"\} +ncmp-inventory-registrations/\d/0 +\S+ /ncmp-inventory/cli +\S{36}$`, lines[1])
+		require.Regexp(t, `state +ADVISED -> READY  dataSyncEnabled: - -> false  syncState: - -> "NONE_REQUESTED" +ncmp-inventory-state-changes/`, lines[2])
+		got = s.run(t, "", "history", "lab-20", "--json", "--limit", "1")
+		require.Equal(t, exitDone, got.code, got.stderr)
+		var e historyJSON
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &e))
+		require.Equal(t, "state", e.What)
+		require.JSONEq(t, `{"cmHandleState":"LOCKED","lockReason":{"reason":"MODULE_SYNC_FAILED","details":"tried once"}}`, string(e.After))
+		require.Equal(t, "ncmp-inventory-state-changes", e.Cause.Topic)
+		require.Equal(t, exitFailed, s.run(t, "", "history", "nobody").code)
+		require.Equal(t, exitUsage, s.run(t, "", "history", "lab-20", "--limit", "0").code)
+	})
 	t.Run("list chooses", func(t *testing.T) {
 		for _, c := range []struct {
 			args []string

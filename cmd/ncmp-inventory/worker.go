@@ -50,6 +50,7 @@ type running struct {
 	consumer *consumer.Consumer
 	relay    *lcm.Relay
 	monitor  *monitor
+	pruner   *pruner
 }
 
 // newWorker checks the configuration. It starts nothing and reaches nobody.
@@ -148,6 +149,7 @@ func (w *worker) work(ctx context.Context) error {
 	})
 	g.Go(func() error { return r.relay.Run(publish) })
 	g.Go(func() error { r.monitor.run(publish); return nil })
+	g.Go(func() error { r.pruner.run(publish); return nil })
 	g.Go(func() error { wake(publish, committed, r.relay, s, w.log); return nil })
 	err = g.Wait()
 	w.log.Info("stopped", zap.Error(err))
@@ -169,6 +171,7 @@ func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int) (*runni
 		Events:      map[string]inventory.EventMode{"all": inventory.EventsAll, "ncmp": inventory.EventsNCMP}[c.LCM.Events],
 		Outcomes:    map[string]inventory.OutcomeMode{"failures": inventory.OutcomesFailures, "all": inventory.OutcomesAll, "off": inventory.OutcomesOff}[c.Outcomes],
 		MaxLCMBytes: lcm.PayloadLimit(maxLCM),
+		Facts:       c.History.Enabled,
 	}})
 	r := &running{monitor: newMonitor(c.Outbox, outbox, s, w.log, w.reg)}
 	r.relay, err = lcm.NewRelay(lcm.RelayConfig{
@@ -182,6 +185,7 @@ func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int) (*runni
 	if err != nil {
 		return nil, err
 	}
+	r.pruner = newPruner(c.History, s, func() bool { return r.relay.Status().Leading }, w.log, w.reg)
 	r.consumer, err = consumer.New(w.consumerConfig(), consumer.Deps{
 		Cluster:   consumer.NewCluster(w.client.Addr, w.transport),
 		Decoder:   newDecoder(c.Limits),

@@ -17,9 +17,9 @@ import (
 )
 
 // The law of coalescing on real PostgreSQL: records applied as batches, with
-// boundaries drawn at random, leave the same rows, references, trust levels
-// and messages, byte for byte, as records applied one by one. Only row ids and
-// sequences may differ; the clock stands still.
+// boundaries drawn at random, leave the same rows, references, trust levels,
+// messages and history, byte for byte, as records applied one by one. Only row
+// ids and sequences may differ; the clock stands still.
 func TestLawOfCoalescing(t *testing.T) {
 	one, many := newSide(t), newSide(t)
 	for seed := range uint64(40) {
@@ -60,7 +60,7 @@ func newSide(t *testing.T) *side {
 		pool: db.Pool(t), decoder: consumer.NewEventDecoder(consumer.DecoderConfig{}),
 		topic: inventory.Partition{TopicID: [16]byte{9}, Topic: "law"},
 		apply_: inventory.NewRegistrar(s, enc, inventory.RegistrarConfig{
-			PlannerConfig: inventory.PlannerConfig{Outcomes: inventory.OutcomesAll, MaxLCMBytes: 1200},
+			PlannerConfig: inventory.PlannerConfig{Outcomes: inventory.OutcomesAll, MaxLCMBytes: 1200, Facts: true},
 			Now:           func() time.Time { return clock },
 		}),
 	}
@@ -75,7 +75,8 @@ func (x *side) wipe(t *testing.T) {
 		delete from fragment where parent_id is not null;
 		delete from ncmp_inventory.reference;
 		delete from ncmp_inventory.trust;
-		delete from ncmp_inventory.outbox`)
+		delete from ncmp_inventory.outbox;
+		delete from ncmp_inventory.history`)
 	require.NoError(t, err)
 }
 
@@ -103,7 +104,10 @@ func (x *side) dump(t *testing.T) []string {
 		(select 'trust ' || handle || ' ' || level from ncmp_inventory.trust order by handle)
 		union all
 		(select 'message ' || kind || ' ' || coalesce(encode(key, 'escape'), '-') || ' ' || encode(headers, 'escape') || ' ' || coalesce(encode(value, 'escape'), '-')
-			from ncmp_inventory.outbox order by id)`)
+			from ncmp_inventory.outbox order by id)
+		union all
+		(select 'history ' || handle || ' ' || step || ' ' || source_offset || ' ' || source_time || ' ' || coalesce(event_id::text, '-') || ' ' || cause_id || ' ' || cause_source
+			|| ' ' || coalesce(before, '-') || ' ' || coalesce(after, '-') from ncmp_inventory.history order by handle, id)`)
 	require.NoError(t, err)
 	var out []string
 	for rows.Next() {

@@ -11,6 +11,7 @@ type Config struct {
 	Batch       Batch
 	Limits      Limits
 	DeadLetters DeadLetters
+	History     History
 	LCM         LCM
 	Outcomes    string
 	HTTP        HTTP
@@ -116,6 +117,13 @@ type Limits struct {
 
 // DeadLetters says when dead letters mean that the producer or topic is wrong.
 type DeadLetters struct{ HaltAfter int }
+
+// History says whether changes of handles are kept, and for how long.
+type History struct {
+	Enabled    bool
+	Keep       time.Duration
+	KeepEvents int
+}
 
 // LCM is the shape of the LCM events.
 type LCM struct {

@@ -168,6 +168,13 @@ var Keys = func() []Key {
 	add(key("dead-letters.halt-after", "1000", intKind(0, math.MaxInt32), func(c *Config) *int { return &c.DeadLetters.HaltAfter },
 		"so many dead letters in a row halt a partition: then the producer or the topic is wrong; 0 never halts"))
 
+	add(key("history.enabled", "on", boolKind, func(c *Config) *bool { return &c.History.Enabled },
+		"keep what happened to each handle, for the history command; replays of dead letters are judged by it"))
+	add(key("history.keep", "30d", durationKind(time.Minute, 3650*day), func(c *Config) *time.Duration { return &c.History.Keep },
+		"how long an entry of the history is kept"))
+	add(key("history.keep-events", "100", intKind(1, 1_000_000), func(c *Config) *int { return &c.History.KeepEvents },
+		"how many entries of each handle are kept, the newest"))
+
 	add(key("lcm.version", "v1", choiceKind("v1", "v2"), func(c *Config) *string { return &c.LCM.Version },
 		"body of the LCM events"))
 	add(key("lcm.events", "all", choiceKind("all", "ncmp"), func(c *Config) *string { return &c.LCM.Events },
