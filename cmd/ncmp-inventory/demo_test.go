@@ -39,13 +39,13 @@ func TestDemoStaysUpOnDemand(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var tried int
-	stderr := &watched{stop: func() {}, done: func(text string) bool { return false }}
+	stderr := &watched{stop: func() {}}
 	stderr.done = func(text string) bool {
 		if !strings.Contains(text, "Ctrl-C stops everything") {
 			return false
 		}
 		defer cancel()
-		for _, m := range regexp.MustCompile(`(?m)^  \S+ (list|get \S+|state .*|verify|positions) (--kafka\.brokers .*)$`).FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`(?m)^  \S.*? (list|get \S+|state .*|verify|positions) (--kafka\.brokers .*)$`).FindAllStringSubmatch(text, -1) {
 			args := append(strings.Fields(m[1]), strings.Fields(strings.ReplaceAll(m[2], "'", ""))...)
 			r := runCommand(t, "", args...)
 			require.Zero(t, r.code, "%s: %s", args, r.stderr)
