@@ -18,12 +18,19 @@ type codec struct{ model *schemas.Model }
 
 func (c codec) Leaf(path string) (inventory.Leaf, error) { return c.model.Leaf(path) }
 
-func openStore(t *testing.T, db *storetest.DB) *store.Store {
+func openStore(t *testing.T, db *storetest.DB, change ...func(*store.Config)) *store.Store {
 	t.Helper()
 	m := schemas.Inventory()
 	model, err := schemas.Load(map[string][]byte{m.Name: m.Content})
 	require.NoError(t, err)
-	return db.New(t, func(c *store.Config) { c.Codec = codec{model} })
+	return db.New(t, func(c *store.Config) {
+		c.Codec = codec{model}
+		for _, f := range change {
+			if f != nil {
+				f(c)
+			}
+		}
+	})
 }
 
 // parseHeaders reads a message's headers as the publisher's consumers will.
