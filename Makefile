@@ -8,10 +8,10 @@ FUZZTIME ?= 30s
 HANDLES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race cover bench fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka demo ci clean
+.PHONY: help build test race cover bench bench-compare fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka demo ci clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the static binary, bin/ncmp-inventory
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/ncmp-inventory
@@ -28,6 +28,9 @@ cover: ## all tests, with their coverage of all packages
 
 bench: ## the benchmarks beside the code (`ncmp-inventory bench` measures the whole)
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-compare: ## those of commit BASE and of this tree in turns; BASE=HEAD~1, COUNT, BENCH, PKG
+	.ci/bench-compare.sh $(or $(BASE),HEAD)
 
 fuzz: ## every fuzz test, FUZZTIME each (default 30s)
 	@set -e; for p in $$($(GO) list ./...); do \
