@@ -234,7 +234,7 @@ func (l *lane) cut() *inventory.Batch {
 				r.Offset, r.LeaderEpoch, r.Bytes = max(l.span.base, b.Next), l.span.epoch, len(l.span.body)
 				r.Timestamp = time.UnixMilli(l.span.first)
 				r.Dead = &inventory.DeadLetter{
-					Reason: "batch-too-large", Byte: -1, Attempts: 1,
+					Reason: reasonBatchTooLarge, Byte: -1, Attempts: 1,
 					Text: fmt.Sprintf("record batch of offsets %d to %d is larger than %d bytes when decompressed", l.span.base, l.span.next-1, cfg.MaxExpanded),
 				}
 				l.reader = recordReader{}

@@ -48,11 +48,22 @@ func newMetrics(reg prometheus.Registerer, c *Consumer) *metrics {
 		fenced:     prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "fenced_total", Help: "Batches refused because another worker had claimed the partition."}),
 		stalls:     prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "stalls_total", Help: "Times that heartbeats stopped because a batch took too long."}),
 	}
+	// An alert on the first of something needs the zero before it.
+	m.zero(m.deadLetters, append([]string{reasonBatchTooLarge, inventory.ReasonRefused}, DecodeReasons...)...)
+	m.zero(m.retries, "apply", "fetch", "offset-commit", "group", "heartbeat", troubleKafka, troubleDatabase)
+	m.zero(m.gaps, kindGap, kindTruncated, kindRecreated, kindRewound)
+	m.zero(m.halts, kindGap, kindTruncated, kindRecreated, kindRewound, kindDeadLetters, kindDamaged)
 	if reg != nil {
 		reg.MustRegister(m.records, m.handles, m.transitions, m.deadLetters, m.batchRecords, m.phases,
 			m.rebalances, m.retries, m.gaps, m.halts, m.fenced, m.stalls, &gauges{c})
 	}
 	return m
+}
+
+func (*metrics) zero(v *prometheus.CounterVec, values ...string) {
+	for _, value := range values {
+		v.WithLabelValues(value)
+	}
 }
 
 // tally is what a batch's records were when they were cut.
@@ -76,7 +87,7 @@ func (m *metrics) applied(topic string, t tally, r *inventory.Receipt, took time
 	if t.records == 0 {
 		return
 	}
-	t.dead += r.Tally.DeadLetters["refused-by-database"]
+	t.dead += r.Tally.DeadLetters[inventory.ReasonRefused]
 	add := func(result string, n int) {
 		if n > 0 {
 			m.records.WithLabelValues(topic, result).Add(float64(n))
@@ -121,12 +132,13 @@ var (
 	positionDesc    = prometheus.NewDesc(namespace+"_position", "Offset of the next record to apply.", partitionLabels, nil)
 	haltedDesc      = prometheus.NewDesc(namespace+"_partition_halted", "1 while the partition is halted.", partitionLabels, nil)
 	heldBytes       = prometheus.NewDesc(namespace+"_in_flight_bytes", "Bytes of input in memory.", nil, nil)
+	heldMostBytes   = prometheus.NewDesc(namespace+"_in_flight_limit_bytes", "Bytes of input that may be in memory, limits.memory.", nil, nil)
 	joinedDesc      = prometheus.NewDesc(namespace+"_group_joined", "1 while this worker is a member of the consumer group.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lagRecords, lagOpen, lagSeconds, positionDesc, haltedDesc, heldBytes, joinedDesc} {
+	for _, d := range []*prometheus.Desc{lagRecords, lagOpen, lagSeconds, positionDesc, haltedDesc, heldBytes, heldMostBytes, joinedDesc} {
 		ch <- d
 	}
 }
@@ -153,5 +165,6 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	gauge(heldBytes, float64(held))
+	gauge(heldMostBytes, float64(g.c.cfg.Memory))
 	gauge(joinedDesc, flag[s.Joined])
 }

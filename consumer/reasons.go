@@ -48,6 +48,10 @@ const (
 	ReasonBadShape = "bad-shape"
 )
 
+// reasonBatchTooLarge: a compressed batch of records grows beyond all bounds;
+// it is set aside whole.
+const reasonBatchTooLarge = "batch-too-large"
+
 // DecodeReasons are all reasons above, for metrics that show a zero before the
 // first dead letter.
 var DecodeReasons = []string{
