@@ -127,7 +127,7 @@ func (a *app) configureBench(b *bench.Config, c *config.Loaded) error {
 	if err != nil {
 		return err
 	}
-	b.Program = []string{self}
+	b.Program, b.History = []string{self}, c.History.Enabled
 	if a.file != "" {
 		b.WorkerFlags = append(b.WorkerFlags, "--config", a.file)
 	}

@@ -31,6 +31,8 @@ type Config struct {
 	Program []string
 	// WorkerFlags are configuration that the workers get before the bench's own.
 	WorkerFlags []string
+	// History says that they keep one: then the ceiling does as well.
+	History bool
 	// Store is how the store is opened, but for its URL.
 	Store store.Config
 

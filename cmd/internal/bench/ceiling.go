@@ -58,6 +58,13 @@ where f.id = u.id`
 	bareTell   = `
 insert into ncmp_inventory.outbox (kind, hash, key, headers, value)
 select * from unnest($1::smallint[], $2::int[], $3::bytea[], $4::bytea[], $5::bytea[])`
+	bareNote = `
+insert into ncmp_inventory.history
+    (at, topic_id, partition, handle, step, event_id, source_offset, source_time, cause_id, cause_source, before, after)
+select now(), '00000000-0000-0000-0000-000000000001', 0, u.handle, u.step, u.event, u.source_offset, u.time, u.cause, u.source,
+       nullif(u.before, ''), nullif(u.after, '')
+from unnest($1::text[], $2::smallint[], $3::uuid[], $4::bigint[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::text[])
+    as u (handle, step, event, source_offset, time, cause, source, before, after)`
 
 	bareAnalyze  = `analyze fragment, ncmp_inventory.reference`
 	bareTruncate = `truncate ncmp_inventory.outbox`
@@ -164,6 +171,14 @@ func (t *transaction) tell(o *outbox) {
 	}
 }
 
+func (t *transaction) note(h *history) {
+	for from := 0; from < len(h.handles); from += statementRows {
+		to := min(from+statementRows, len(h.handles))
+		t.queue(bareNote, h.handles[from:to], h.steps[from:to], h.events[from:to], h.offsets[from:to], h.times[from:to],
+			h.causes[from:to], h.sources[from:to], h.before[from:to], h.after[from:to])
+	}
+}
+
 // prepare makes the transactions of a phase, so many handles each.
 func (c *ceiling) prepare(p phase, l *load.Load, perBatch int) []*transaction {
 	var all []*transaction
@@ -174,7 +189,7 @@ func (c *ceiling) prepare(p phase, l *load.Load, perBatch int) []*transaction {
 }
 
 func (c *ceiling) transaction(p phase, l *load.Load, from, to int) *transaction {
-	t, n, o := &transaction{}, &nodes{}, &outbox{}
+	t, n, o, h := &transaction{}, &nodes{}, &outbox{}, &history{}
 	var ids []int64
 	var attributes [][]byte
 	var keys, owners []string
@@ -197,6 +212,9 @@ func (c *ceiling) transaction(p phase, l *load.Load, from, to int) *transaction 
 			keys, owners = append(keys, l.ID(i), l.Handle(i).AlternateID), append(owners, l.ID(i), l.ID(i))
 		}
 		c.shape.tellPhase(o, p, l, i)
+		if c.s.cfg.History {
+			c.shape.note(h, p, l, i)
+		}
 	}
 	switch p {
 	case register:
@@ -212,6 +230,7 @@ func (c *ceiling) transaction(p phase, l *load.Load, from, to int) *transaction 
 		t.queue(bareForget, keys)
 	}
 	t.insert(c.anchor, n)
+	t.note(h)
 	t.tell(o)
 	return t
 }

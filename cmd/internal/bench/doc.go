@@ -8,8 +8,8 @@
 //   - Worker and ceiling take turns, slice by slice, on two databases of one
 //     server: a noisy neighbour hurts both alike. The rates themselves depend on
 //     the machine; their ratio hardly does.
-//   - The ceiling writes the same rows (data nodes, references, position,
-//     outbox) by bare pgx in one round trip a transaction, in batches as large
+//   - The ceiling writes the same rows (data nodes, references, history,
+//     position, outbox) by bare pgx in one round trip a transaction, in batches as large
 //     as the worker's were, on as many connections. Everything it needs is
 //     encoded before its clock starts.
 //   - The worker's clock starts before the first event is sent and stops when

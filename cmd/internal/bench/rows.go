@@ -53,6 +53,41 @@ func (o *outbox) add(m inventory.Message) {
 	o.keys, o.headers, o.values = append(o.keys, m.Key), append(o.headers, m.Headers), append(o.values, m.Value)
 }
 
+// history is entries of the handles' history as columns.
+type history struct {
+	handles, causes, sources, before, after []string
+	steps                                   []int16
+	events                                  []uuid.UUID
+	offsets                                 []int64
+	times                                   []time.Time
+}
+
+func (h *history) add(id string, step inventory.Step, event uuid.UUID, at time.Time, before, after *shown) {
+	h.handles, h.steps, h.events = append(h.handles, id), append(h.steps, int16(step)), append(h.events, event)
+	h.causes, h.sources = append(h.causes, "create-1-"+id), append(h.sources, load.Source)
+	h.offsets, h.times = append(h.offsets, int64(len(h.offsets))), append(h.times, at)
+	h.before, h.after = append(h.before, before.text()), append(h.after, after.text())
+}
+
+// shown is what an entry shows of a handle.
+type shown struct {
+	State      inventory.State `json:"cmHandleState,omitempty"`
+	DataSync   *bool           `json:"dataSyncEnabled,omitempty"`
+	SyncState  string          `json:"syncState,omitempty"`
+	Alternate  string          `json:"alternateId,omitempty"`
+	Tag        string          `json:"moduleSetTag,omitempty"`
+	Producer   string          `json:"dataProducerIdentifier,omitempty"`
+	Properties map[string]any  `json:"publicCmHandleProperties,omitempty"`
+}
+
+// text is "" for nothing, which is stored as null.
+func (s *shown) text() string {
+	if s == nil {
+		return ""
+	}
+	return string(encode(s))
+}
+
 // encode cannot fail: it is given maps of strings and booleans.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
@@ -141,9 +176,41 @@ func values(h *load.Handle, state inventory.State) inventory.Values {
 // tell encodes one LCM event.
 func (s *shaper) tell(o *outbox, kind inventory.TransitionKind, changed inventory.Attr, id string, old, now inventory.Values) {
 	o.add(s.encoder.LCMEvent(&inventory.Transition{
-		EventID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(id)), Kind: kind, ID: id, Changed: changed, Old: old, New: now, At: s.now,
+		EventID: s.eventID(id), Kind: kind, ID: id, Changed: changed, Old: old, New: now, At: s.now,
 		Cause: &inventory.Event{ID: "create-1-" + id, Source: load.Source, Type: load.RegistrationType},
 	}))
+}
+
+func (s *shaper) eventID(id string) uuid.UUID { return uuid.NewSHA1(uuid.NameSpaceURL, []byte(id)) }
+
+// note adds the entries of the history of a phase for one handle.
+func (s *shaper) note(h *history, p phase, l *load.Load, i int) {
+	id, at := l.ID(i), s.now
+	handle := l.Handle(i)
+	all := func(state inventory.State) *shown {
+		return &shown{State: state, Alternate: handle.AlternateID, Tag: handle.ModuleSetTag, Producer: handle.DataProducerID}
+	}
+	properties := func(system string) map[string]any {
+		return leaves{"systemId": handle.Public.SystemID, "systemName": system}
+	}
+	switch p {
+	case register:
+		now := all(inventory.Advised)
+		now.Properties = properties(handle.Public.SystemName)
+		h.add(id, inventory.StepCreate, s.eventID(id), at, nil, now)
+	case becomeReady:
+		h.add(id, inventory.StepState, s.eventID(id), at, &shown{State: inventory.Advised},
+			&shown{State: inventory.Ready, DataSync: new(bool), SyncState: inventory.NoneRequested})
+	case update:
+		h.add(id, inventory.StepUpdate, s.eventID(id), at,
+			&shown{Producer: handle.DataProducerID, Properties: properties(handle.Public.SystemName)},
+			&shown{Producer: load.UpdatedProducer, Properties: properties(load.UpdatedSystem)})
+	case remove:
+		h.add(id, inventory.StepDeleting, s.eventID(id), at, &shown{State: inventory.Ready}, &shown{State: inventory.Deleting})
+		gone := all(inventory.Deleting)
+		gone.Producer = load.UpdatedProducer
+		h.add(id, inventory.StepDelete, s.eventID(id), at, gone, nil)
+	}
 }
 
 // phase is a kind of event that every handle of a load gets.

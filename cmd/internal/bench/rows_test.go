@@ -44,7 +44,7 @@ func newProduct(t *testing.T, db *storetest.DB) *product {
 	claimed, err := s.Start(t.Context(), part, "bench", "test", 0)
 	require.NoError(t, err)
 	return &product{
-		registrar: inventory.NewRegistrar(s, encoder, inventory.RegistrarConfig{PlannerConfig: inventory.PlannerConfig{MaxLCMBytes: 1 << 20}}),
+		registrar: inventory.NewRegistrar(s, encoder, inventory.RegistrarConfig{PlannerConfig: inventory.PlannerConfig{MaxLCMBytes: 1 << 20, Facts: true}}),
 		decoder:   consumer.NewEventDecoder(consumer.DecoderConfig{RecordBytes: 1 << 24, HandlesPerEvent: 1000}),
 		part:      part, owner: claimed.OwnerEpoch,
 	}
@@ -86,7 +86,9 @@ func contents(t *testing.T, db *storetest.DB) map[string][]string {
 	rows, err := pool.Query(t.Context(), `
 select 'reference', key || ' ' || owner, 0 from ncmp_inventory.reference
 union all
-select 'outbox', kind || ' ' || encode(key, 'escape') || ' ' || convert_from(value, 'UTF8'), octet_length(headers) from ncmp_inventory.outbox`)
+select 'outbox', kind || ' ' || encode(key, 'escape') || ' ' || convert_from(value, 'UTF8'), octet_length(headers) from ncmp_inventory.outbox
+union all
+select 'history', concat_ws(' ', handle, step, cause_source, before, after), 0 from ncmp_inventory.history`)
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
@@ -112,7 +114,7 @@ func TestTheCeilingWritesTheWorkersRows(t *testing.T) {
 	t.Parallel()
 	workers, bare := storetest.Open(t), storetest.Open(t)
 	p := newProduct(t, workers)
-	s := &servers{cfg: &Config{}}
+	s := &servers{cfg: &Config{History: true}}
 	pool, err := s.pool(t.Context(), bare.URL, 2)
 	require.NoError(t, err)
 	defer pool.Close()
@@ -130,7 +132,7 @@ func TestTheCeilingWritesTheWorkersRows(t *testing.T) {
 			conn.Release()
 		}
 		want, got := contents(t, workers), contents(t, bare)
-		for _, table := range []string{"fragment", "reference", "outbox"} {
+		for _, table := range []string{"fragment", "reference", "outbox", "history"} {
 			require.Len(t, got[table], len(want[table]), "%s after phase %d", table, ph)
 			for i := range want[table] {
 				require.Equal(t, want[table][i], got[table][i], "%s after phase %d", table, ph)
@@ -141,7 +143,7 @@ func TestTheCeilingWritesTheWorkersRows(t *testing.T) {
 		require.Len(t, got["outbox"], 30*ph.events())
 		for _, db := range []*storetest.DB{workers, bare} {
 			pool := db.Pool(t)
-			_, err := pool.Exec(t.Context(), bareTruncate)
+			_, err := pool.Exec(t.Context(), bareTruncate+", ncmp_inventory.history")
 			require.NoError(t, err)
 			pool.Close()
 		}

@@ -34,6 +34,9 @@ func (s Sweep) with(c Config, value string) (Config, error) {
 		*field = n
 		return c, nil
 	}
+	if s.Key == "history.enabled" {
+		c.History = value != "off" && value != "false"
+	}
 	c.WorkerFlags = append(append([]string(nil), c.WorkerFlags...), "--"+s.Key, value)
 	return c, nil
 }
