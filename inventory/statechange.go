@@ -12,16 +12,15 @@ func (p *planner) changeState(it *Item) (verdict, *Rejection) {
 	if w.cur == nil {
 		return 0, Reject(CodeNotFound, "")
 	}
-	if c.To == Deleted {
+	old := w.cur
+	switch {
+	case c.To == Deleting, c.To != old.State.State && !old.State.State.CanMoveTo(c.To):
+		return 0, &Rejection{Code: CodeUnknownError, Text: fmt.Sprintf("illegal state transition %s -> %s", old.State.State, c.To)}
+	case c.To != Ready && (c.DataSync != Unset || c.SyncState.Set || c.LastSyncTime.Set):
+		return 0, &Rejection{Code: CodeUnknownError, Text: fmt.Sprintf("Cm-Handle not in READY state. Cm handle state is: %s", c.To)}
+	case c.To == Deleted:
 		p.drop(w)
 		return applied, nil
-	}
-	old := w.cur
-	if c.To != old.State.State && !old.State.State.CanMoveTo(c.To) {
-		return 0, &Rejection{Code: CodeUnknownError, Text: fmt.Sprintf("illegal state transition %s -> %s", old.State.State, c.To)}
-	}
-	if c.To != Ready && (c.DataSync != Unset || c.SyncState.Set || c.LastSyncTime.Set) {
-		return 0, &Rejection{Code: CodeUnknownError, Text: fmt.Sprintf("Cm-Handle not in READY state. Cm handle state is: %s", c.To)}
 	}
 	next := *old
 	next.State = old.State.moved(c)

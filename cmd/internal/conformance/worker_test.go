@@ -19,6 +19,7 @@ import (
 // worker is a worker without a broker: what a record's bytes come to in rows
 // and messages.
 type worker struct {
+	db      *storetest.DB
 	pool    *pgxpool.Pool
 	store   *store.Store
 	decoder *consumer.EventDecoder
@@ -47,7 +48,7 @@ func newWorkerOn(t *testing.T, db *storetest.DB, change ...func(*settings)) *wor
 	}
 	enc, err := lcm.NewEncoder(c.encoder)
 	require.NoError(t, err)
-	w := &worker{pool: db.Pool(t), store: openStore(t, db, c.store), decoder: consumer.NewEventDecoder(c.decoder)}
+	w := &worker{db: db, pool: db.Pool(t), store: openStore(t, db, c.store), decoder: consumer.NewEventDecoder(c.decoder)}
 	w.apply = inventory.NewRegistrar(w.store, enc, inventory.RegistrarConfig{PlannerConfig: c.planner})
 	w.first = w.partition(t, 0)
 	return w
