@@ -69,7 +69,7 @@ type Config struct {
 	// heartbeats, so that the group moves its partitions: 5m.
 	StallTimeout time.Duration
 	// RecheckInterval is how often a halted partition looks whether an
-	// operator moved its position: 15s.
+	// operator moved its position: 5s.
 	RecheckInterval time.Duration
 }
 
@@ -81,7 +81,7 @@ func DefaultConfig() Config {
 		Start: Earliest, OnGap: Halt, OnRewind: Halt,
 		MaxRecords: 2000, MaxBytes: 4 << 20, Memory: 64 << 20, MaxExpanded: 64 << 20,
 		DeadLettersHaltAfter: 1000,
-		DrainTimeout:         25 * time.Second, StallTimeout: 5 * time.Minute, RecheckInterval: 15 * time.Second,
+		DrainTimeout:         25 * time.Second, StallTimeout: 5 * time.Minute, RecheckInterval: 5 * time.Second,
 	}
 }
 

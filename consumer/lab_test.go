@@ -29,6 +29,7 @@ type ledger struct {
 	mu      sync.Mutex
 	rows    map[partitionKey]*row
 	names   map[string]map[[16]byte]bool
+	halts   map[string]string // kinds by topic/partition
 	id      inventory.Identity
 	applied map[string][]string // values by topic/partition
 	batches []inventory.Batch   // without records
@@ -50,7 +51,8 @@ type row struct {
 func newLedger() *ledger {
 	return &ledger{
 		rows: map[partitionKey]*row{}, names: map[string]map[[16]byte]bool{}, applied: map[string][]string{},
-		id: inventory.Identity{SystemID: "7001", Timeline: 1}, changed: make(chan struct{}),
+		halts: map[string]string{},
+		id:    inventory.Identity{SystemID: "7001", Timeline: 1}, changed: make(chan struct{}),
 	}
 }
 
@@ -79,6 +81,7 @@ func (d *ledger) claim(p inventory.Partition, owner string) inventory.Claimed {
 	}
 	r.owner++
 	c := inventory.Claimed{Found: true, Next: r.next, OwnerEpoch: r.owner, LeaderEpoch: r.epoch, DeadRun: r.deadRun, Moved: r.moved}
+	_, c.Halted = d.halts[fmt.Sprintf("%s/%d", p.Topic, p.Index)]
 	r.moved, r.by = false, owner
 	d.tell()
 	return c
@@ -101,15 +104,27 @@ func (d *ledger) put(p inventory.Partition, next int64) {
 	d.names[p.Topic][p.TopicID] = true
 }
 
-func (d *ledger) TopicKnown(_ context.Context, id [16]byte, topic string) (known, recreated bool, err error) {
+func (d *ledger) Halted(_ context.Context, p inventory.Partition, _, kind, _ string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for known := range d.names[topic] {
-		if known != id {
-			recreated = true
+	name := fmt.Sprintf("%s/%d", p.Topic, p.Index)
+	if d.halts[name] = kind; kind == "" {
+		delete(d.halts, name)
+	}
+	d.tell()
+	return d.outage()
+}
+
+func (d *ledger) TopicKnown(_ context.Context, p inventory.Partition) (known, recreated bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known = d.names[p.Topic][p.TopicID]
+	for id := range d.names[p.Topic] {
+		if id != p.TopicID {
+			recreated = recreated || !known || d.rows[partitionKey{id, p.Index}] != nil
 		}
 	}
-	return d.names[topic][id], recreated, d.outage()
+	return known, recreated, d.outage()
 }
 
 func (d *ledger) Identity(context.Context) (inventory.Identity, error) {

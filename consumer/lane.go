@@ -28,6 +28,7 @@ type lane struct {
 	owner   int64
 	deadRun int
 	hint    *hint // what the group knew at assignment; nil once it was judged
+	noted   bool  // a halt is stored
 	span    span
 	reader  recordReader
 	records []inventory.Record
@@ -65,13 +66,13 @@ func (l *lane) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := l.own(ctx)
 		if err == nil {
-			l.resume()
+			l.resume(ctx)
 			err = l.consume(ctx)
 		}
 		var h *halt
 		switch {
 		case errors.As(err, &h):
-			l.stop(h)
+			l.stop(ctx, h)
 			if !sleep(ctx, l.c.cfg.RecheckInterval) {
 				return nil
 			}
@@ -90,21 +91,37 @@ func (l *lane) run(ctx context.Context) error {
 }
 
 // stop makes a halt known: one log line, not one per look.
-func (l *lane) stop(h *halt) {
+func (l *lane) stop(ctx context.Context, h *halt) {
 	l.box.shut()
-	if was := l.halted.Swap(h); was != nil && was.reason == h.reason {
-		return
+	if was := l.halted.Swap(h); was == nil || was.reason != h.reason {
+		l.c.m.halts.WithLabelValues(h.kind).Inc()
+		l.log.Error("partition halted: "+h.reason,
+			zap.String("kind", h.kind), zap.Int64("position", l.position.Load()),
+			zap.String("to go on", fmt.Sprintf("ncmp-inventory positions set %s %d OFFSET --dry-run", l.part.Topic, l.part.Index)))
+		l.noted = false
 	}
-	l.c.m.halts.WithLabelValues(h.kind).Inc()
-	l.log.Error("partition halted: "+h.reason,
-		zap.String("kind", h.kind), zap.Int64("position", l.position.Load()),
-		zap.String("to go on", fmt.Sprintf("ncmp-inventory positions set %s %d OFFSET --dry-run", l.part.Topic, l.part.Index)))
+	if !l.noted {
+		l.noted = l.note(ctx, h.kind, h.reason)
+	}
 }
 
-func (l *lane) resume() {
+func (l *lane) resume(ctx context.Context) {
 	if l.halted.Swap(nil) != nil {
 		l.log.Info("partition goes on", zap.Int64("position", l.next))
 	}
+	if l.noted {
+		l.noted = !l.note(ctx, "", "")
+	}
+}
+
+// note stores a halt or its end. It is for people: what fails is tried again
+// when the lane looks the next time.
+func (l *lane) note(ctx context.Context, kind, reason string) bool {
+	err := l.c.positions.Halted(ctx, l.part, l.c.cfg.Owner, kind, reason)
+	if err != nil && ctx.Err() == nil {
+		l.log.Warn("the halt of a partition, or its end, could not be stored", zap.Error(err))
+	}
+	return err == nil
 }
 
 // consume applies batch after batch.

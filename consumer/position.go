@@ -79,6 +79,7 @@ func (l *lane) own(ctx context.Context) error {
 			return err
 		}
 	}
+	l.noted = l.noted || cl.Halted
 	l.next, l.epoch, l.owner, l.deadRun = cl.Next, cl.LeaderEpoch, cl.OwnerEpoch, cl.DeadRun
 	if cl.Moved {
 		l.deadRun = 0
@@ -136,14 +137,14 @@ func (l *lane) wentBack(cl inventory.Claimed) string {
 func (l *lane) begin(ctx context.Context, log Offsets, replay bool) (int64, error) {
 	var known, recreated bool
 	if err := l.c.store(ctx, "looking for topic "+l.part.Topic, func(ctx context.Context) (err error) {
-		known, recreated, err = l.c.positions.TopicKnown(ctx, l.part.TopicID, l.part.Topic)
+		known, recreated, err = l.c.positions.TopicKnown(ctx, l.part)
 		return err
 	}); err != nil {
 		return 0, err
 	}
 	switch {
-	case known || replay:
-		return log.Start, nil // a partition that was added: nothing of it is skipped
+	case replay:
+		return log.Start, nil
 	case recreated:
 		const why = "the topic was deleted and created anew"
 		if l.c.cfg.OnGap == Halt {
@@ -152,6 +153,8 @@ func (l *lane) begin(ctx context.Context, log Offsets, replay bool) (int64, erro
 		l.c.m.gaps.WithLabelValues(kindRecreated).Inc()
 		l.log.Warn(why, zap.Int64("from", log.Start))
 		return log.Start, nil
+	case known:
+		return log.Start, nil // a partition that was added: nothing of it is skipped
 	case l.c.cfg.Start == Latest:
 		return log.Stable, nil
 	}
@@ -170,7 +173,7 @@ func (c *Consumer) beginLatest(ctx context.Context, md *Metadata) error {
 		if t.Err != nil {
 			continue
 		}
-		known, recreated, err := c.positions.TopicKnown(ctx, t.ID, t.Name)
+		known, recreated, err := c.positions.TopicKnown(ctx, inventory.Partition{TopicID: t.ID, Topic: t.Name, Index: -1})
 		if err != nil {
 			return storeError(err)
 		}

@@ -145,6 +145,22 @@ func TestTopicCreatedAnew(t *testing.T) {
 			if policy == Halt {
 				w.until("both halted", func(s Status) bool { return s.Halted == 2 && len(s.Partitions) == 3 })
 				l.requireExact(want) // the other topic goes on
+				l.db.until(t, "both halts stored", func() bool { return l.db.halts["in/0"] == kindRecreated && l.db.halts["in/1"] == kindRecreated })
+				// A decision about one partition is none about the other.
+				p := l.part("in", 1)
+				l.db.set(func() {
+					l.db.put(p, 4)
+					l.db.rows[keyOf(p)].moved = true
+				})
+				want["in/1"] = append(want["in/1"], next["in/1"][4:]...)
+				l.requireExact(want)
+				w.until("one halted", func(s Status) bool { return s.Halted == 1 })
+				l.db.until(t, "one halt stored", func() bool { return len(l.db.halts) == 1 })
+				w.stop()
+				require.NoError(t, w.wait())
+				w = l.start("b", func(c *Config, _ *Deps) { c.Topics, c.OnGap = []string{"in", "other"}, policy })
+				w.until("one halted", func(s Status) bool { return s.Halted == 1 && len(s.Partitions) == 3 && s.Joined })
+				l.requireExact(want)
 				return
 			}
 			for k, v := range next {

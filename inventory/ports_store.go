@@ -15,6 +15,8 @@ type Claimed struct {
 	// Moved says that an operator set the position since it was last
 	// claimed: a lower one is then no sign of a database that went back.
 	Moved bool
+	// Halted says that a halt of the partition is stored.
+	Halted bool
 }
 
 // Identity tells databases and their histories apart.

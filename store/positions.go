@@ -35,7 +35,8 @@ update ncmp_inventory.position p
 set owner_epoch = p.owner_epoch + 1, owner = $3, cluster_id = $4, topic = $5, moved = false, updated = clock_timestamp()
 from before
 where p.topic_id = $1 and p.partition = $2
-returning p.next_offset, p.owner_epoch, p.leader_epoch, p.dead_run, before.moved`
+returning p.next_offset, p.owner_epoch, p.leader_epoch, p.dead_run, before.moved,
+    exists (select from ncmp_inventory.halt h where h.topic = $5 and h.partition = $2)`
 	sqlStart = `
 insert into ncmp_inventory.position (topic_id, partition, topic, cluster_id, next_offset)
 values ($1, $2, $3, $4, $5) on conflict (topic_id, partition) do nothing`
@@ -49,7 +50,8 @@ where p.topic_id = $1 and p.partition = $2
   and a.usename = current_user and a.datname = current_database()
   and a.application_name = left('ncmp-inventory ' || p.owner, 63)`
 	sqlTopicKnown = `
-select coalesce(bool_or(topic_id = $1), false), coalesce(bool_or(topic_id <> $1 and topic = $2), false)
+select coalesce(bool_or(topic_id = $1), false), coalesce(bool_or(topic_id <> $1 and topic = $2), false),
+       coalesce(bool_or(topic_id <> $1 and topic = $2 and partition = $3), false)
 from ncmp_inventory.position where topic_id = $1 or topic = $2`
 	// The time line is read from the log's own file name: the control file
 	// shows a promotion only after the next checkpoint.
@@ -60,9 +62,17 @@ select (select system_identifier from pg_control_system())::text,
 select topic_id, partition, topic, cluster_id, next_offset, leader_epoch, owner_epoch, owner, dead_run, moved, updated
 from ncmp_inventory.position order by topic, topic_id, partition`
 	sqlSetPosition = `
-update ncmp_inventory.position
-set next_offset = $3, leader_epoch = -1, dead_run = 0, moved = true, owner_epoch = owner_epoch + 1, updated = clock_timestamp()
-where topic_id = $1 and partition = $2`
+insert into ncmp_inventory.position as p (topic_id, partition, topic, cluster_id, next_offset, moved)
+values ($1, $2, $3, $4, $5, true)
+on conflict (topic_id, partition) do update
+set next_offset = $5, leader_epoch = -1, dead_run = 0, moved = true, owner_epoch = p.owner_epoch + 1, updated = clock_timestamp()`
+	sqlHalt = `
+insert into ncmp_inventory.halt (topic_id, partition, topic, owner, kind, reason) values ($1, $2, $3, $4, $5, $6)
+on conflict (topic_id, partition) do update
+set topic = excluded.topic, owner = excluded.owner, kind = excluded.kind, reason = excluded.reason, since = clock_timestamp()`
+	// A topic created anew takes the halts of its predecessor along.
+	sqlGoesOn = `delete from ncmp_inventory.halt where topic = $1 and partition = $2`
+	sqlHalts  = `select topic_id, partition, topic, kind, reason, owner, since from ncmp_inventory.halt order by topic, partition`
 )
 
 // queueMove compares and moves the position.
@@ -116,7 +126,7 @@ func (s *Store) claim(ctx context.Context, p inventory.Partition, clusterID, own
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	err = s.pool.QueryRow(ctx, sqlClaim, p.TopicID, p.Index, owner, clusterID, p.Topic).
-		Scan(&c.Next, &c.OwnerEpoch, &c.LeaderEpoch, &c.DeadRun, &c.Moved)
+		Scan(&c.Next, &c.OwnerEpoch, &c.LeaderEpoch, &c.DeadRun, &c.Moved, &c.Halted)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return inventory.Claimed{}, nil
 	}
@@ -156,11 +166,47 @@ func (s *Store) store(ctx context.Context, p inventory.Partition, clusterID stri
 }
 
 // TopicKnown implements consumer.Positions.
-func (s *Store) TopicKnown(ctx context.Context, topicID [16]byte, topic string) (known, recreated bool, err error) {
+func (s *Store) TopicKnown(ctx context.Context, p inventory.Partition) (known, recreated bool, err error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	err = s.pool.QueryRow(ctx, sqlTopicKnown, topicID, topic).Scan(&known, &recreated)
-	return known, recreated, s.classify("look up topic "+topic, err)
+	var here bool
+	err = s.pool.QueryRow(ctx, sqlTopicKnown, p.TopicID, p.Topic, p.Index).Scan(&known, &recreated, &here)
+	return known, recreated && (here || !known), s.classify("look up topic "+p.Topic, err)
+}
+
+// Halted implements consumer.Positions.
+func (s *Store) Halted(ctx context.Context, p inventory.Partition, owner, kind, reason string) (err error) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if kind == "" {
+		_, err = s.pool.Exec(ctx, sqlGoesOn, p.Topic, p.Index)
+	} else {
+		_, err = s.pool.Exec(ctx, sqlHalt, p.TopicID, p.Index, p.Topic, owner, kind, cleanText(reason))
+	}
+	return s.classify(fmt.Sprintf("note the halt of %s/%d", p.Topic, p.Index), err)
+}
+
+// Halt is a partition that stands still until somebody decides.
+type Halt struct {
+	inventory.Partition
+	Kind, Reason, Owner string
+	Since               time.Time
+}
+
+// Halts lists the halts that workers have stored. One whose worker died is
+// there until another one has looked at the partition.
+func (s *Store) Halts(ctx context.Context) ([]Halt, error) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, sqlHalts)
+	if err != nil {
+		return nil, s.classify("list halts", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h Halt, err error) {
+		err = row.Scan(&h.TopicID, &h.Index, &h.Topic, &h.Kind, &h.Reason, &h.Owner, &h.Since)
+		return h, err
+	})
+	return list, s.classify("list halts", err)
 }
 
 // Identity implements consumer.Positions.
@@ -199,12 +245,12 @@ func (s *Store) Positions(ctx context.Context) ([]Position, error) {
 	return list, s.classify("list positions", err)
 }
 
-// SetPosition moves a stored position by an operator's decision. Whoever holds
-// the partition is fenced, and its next claim says that the move was meant. ok
-// is false if no position of that partition is stored.
-func (s *Store) SetPosition(ctx context.Context, topicID [16]byte, partition int32, next int64) (ok bool, err error) {
+// SetPosition moves a stored position by an operator's decision, or stores the
+// first one of a partition. Whoever holds the partition is fenced, and its next
+// claim says that the move was meant.
+func (s *Store) SetPosition(ctx context.Context, p inventory.Partition, clusterID string, next int64) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	ct, err := s.pool.Exec(ctx, sqlSetPosition, topicID, partition, next)
-	return ct.RowsAffected() == 1, s.classify("set a position", err)
+	_, err := s.pool.Exec(ctx, sqlSetPosition, p.TopicID, p.Index, p.Topic, clusterID, next)
+	return s.classify("set a position", err)
 }
