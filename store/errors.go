@@ -75,7 +75,7 @@ func (s *Store) classOfState(code string) class {
 		if s.proven.Load() {
 			return classWait
 		}
-	case "22", "23", "54", "XX":
+	case "22", "23", "54", "P0", "XX": // P0: what somebody's trigger raises against a row
 		return classData
 	}
 	return classFatal

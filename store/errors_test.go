@@ -18,8 +18,8 @@ import (
 func TestErrorsAreToldApartBySQLSTATE(t *testing.T) {
 	t.Parallel()
 	states := map[error][]string{
-		inventory.ErrTransient: {"08006", "08P01", "40001", "40P01", "40003", "53300", "53100", "55P03", "57P01", "57P03", "25006", "25P03", "58030"},
-		inventory.ErrData:      {"22021", "22P05", "22P02", "22003", "23502", "23514", "23505", "23503", "54000", "XX000", "42P17", "57014"},
+		inventory.ErrTransient: {"08006", "08P01", "40001", "40P01", "40003", "53300", "53200", "53100", "55P03", "57P01", "57P03", "25006", "25P03", "58030"},
+		inventory.ErrData:      {"22021", "22P05", "22P02", "22003", "23502", "23514", "23505", "23503", "54000", "P0001", "XX000", "42P17", "57014"},
 	}
 	for class, codes := range states {
 		for _, code := range codes {
