@@ -110,8 +110,8 @@ type Record struct {
 	Bytes       int      // size on the wire, for bounds
 
 	Events []Event
-	// Dead is set when the record cannot be decoded; then Events holds at
-	// most one event, without items, that carries the id for its outcome.
+	// Dead is set when the record is set aside; then Events have no items, but
+	// the ids for their outcomes. Decoding leaves one at most.
 	Dead *DeadLetter
 	// Empty marks a record without value and without CloudEvents headers.
 	Empty bool
@@ -149,5 +149,5 @@ type Batch struct {
 	// this batch, stored with the position; DeadRunBefore is that number
 	// before its first record.
 	DeadRun, DeadRunBefore int
-	Records []Record
+	Records                []Record
 }

@@ -115,8 +115,11 @@ func (p *planner) record(r *Record) {
 func (p *planner) dead(r *Record) {
 	p.plan.Tally.DeadLetters[r.Dead.Reason]++
 	p.emit(p.enc.DeadLetter(&DeadLetterOf{Source: p.batch, Record: r, At: p.now}))
-	if len(r.Events) == 1 && r.Events[0].ID != "" && p.mode(&r.Events[0]) != OutcomesOff {
-		ev := &r.Events[0]
+	for i := range r.Events {
+		ev := &r.Events[i]
+		if ev.ID == "" || p.mode(ev) == OutcomesOff {
+			continue
+		}
 		p.emit(p.enc.Outcome(&Outcome{
 			EventID: EventID(p.batch.Partition, r.LeaderEpoch, r.Offset, ev.Element, 0, 0, StepOutcome),
 			Source:  p.batch, Record: r, Cause: ev, At: p.now, Dead: r.Dead,

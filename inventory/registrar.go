@@ -139,10 +139,8 @@ func (r *Registrar) isolate(ctx context.Context, b *Batch, cause error) (Receipt
 // setAside turns a decoded record into a dead letter.
 func (r *Record) setAside(reason, text string) {
 	r.Dead = &DeadLetter{Reason: reason, Text: text, Byte: -1, Attempts: 2}
-	if len(r.Events) == 1 {
-		r.Events[0].Items = nil
-	} else {
-		r.Events = nil
+	for i := range r.Events {
+		r.Events[i].Items = nil
 	}
 }
 

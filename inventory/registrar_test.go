@@ -131,3 +131,63 @@ func (w *watch) Transact(ctx context.Context, b *inventory.Batch, need inventory
 	}
 	return rc, err
 }
+
+// stubborn is a ledger that takes a record only as a dead letter.
+type stubborn struct {
+	*grumpy
+	canary error
+}
+
+func (s *stubborn) refuses(b *inventory.Batch) bool {
+	for i := range b.Records {
+		if r := &b.Records[i]; r.Dead == nil && r.Events[0].Source == "/refused" {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *stubborn) Transact(ctx context.Context, b *inventory.Batch, need inventory.Need, decide func(*inventory.Snapshot) (*inventory.Plan, error)) (inventory.Receipt, error) {
+	if s.refuses(b) {
+		return inventory.Receipt{}, &inventory.DataError{SQLState: "XX000", Op: "write"}
+	}
+	return s.grumpy.Transact(ctx, b, need, decide)
+}
+
+func (s *stubborn) CanaryWrite(ctx context.Context) error {
+	_ = s.grumpy.CanaryWrite(ctx)
+	return s.canary
+}
+
+// A record that is refused whatever is left out of it is set aside, and each
+// of its events is told; but not before a harmless write has shown that the
+// database takes anything at all.
+func TestRecordThatIsRefusedWhole(t *testing.T) {
+	refused := event(create("x", ""))
+	refused.Source = "/refused"
+	batch := func() *inventory.Batch {
+		b := batchOf(event(create("a", "")), refused, event(create("b", "")))
+		second := refused
+		second.ID, second.Element = "second", 1
+		b.Records[1].Events = append(b.Records[1].Events, second)
+		return b
+	}
+	s := &stubborn{grumpy: &grumpy{world: newWorld(), t: t}, canary: inventory.ErrTransient}
+	r := inventory.NewRegistrar(s, plain{}, inventory.RegistrarConfig{})
+	b := batch()
+	for range 3 {
+		_, err := r.Apply(t.Context(), b)
+		require.ErrorIs(t, err, inventory.ErrTransient)
+	}
+	require.Len(t, s.handles, 1, "what stands before it is stored")
+	s.canary = nil
+	_, err := r.Apply(t.Context(), b)
+	require.NoError(t, err)
+	require.Len(t, s.handles, 2)
+	require.Equal(t, []string{
+		"a: create ADVISED,sync=0,alt=,tag=,producer=,public=[] [||]", ": refused-by-database",
+		": e succeeded 0; dead refused-by-database", ": second succeeded 0; dead refused-by-database",
+		"b: create ADVISED,sync=0,alt=,tag=,producer=,public=[] [||]",
+	}, s.take())
+	require.EqualValues(t, 3, s.position)
+}
