@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 HANDLES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race cover bench bench-compare fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka demo ci clean
+.PHONY: help build test race cover bench bench-compare fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka check-deploy demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ kafka-down: ## stop it and remove its data
 
 test-kafka: ## the tests that need Apache Kafka, against one of their own
 	.ci/run kafka
+
+check-deploy: ## the chart, dashboard, alerts and compose files fit the program
+	.ci/run deploy
 
 demo: build ## everything on this machine; HANDLES=10000
 	$(BIN) demo --handles $(HANDLES)

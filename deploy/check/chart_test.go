@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -58,7 +59,7 @@ func render(c *chart.Chart, values map[string]any) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engine.Engine{Strict: true}.Render(c, full)
+	return engine.Engine{Strict: true}.RenderWithContext(context.Background(), c, full)
 }
 
 // release is what one set of values makes, each decoded strictly.

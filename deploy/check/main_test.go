@@ -4,6 +4,7 @@
 package check
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -23,15 +24,15 @@ var tools string
 func TestMain(m *testing.M) {
 	// Helm tells of the chart's links to the rules and the dashboard, each time.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "check")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		tools = dir
-		return m.Run()
-	}())
+	var err error
+	if tools, err = os.MkdirTemp("", "check"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(tools); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
 }
 
 func build(dir, pkg, name string, flags ...string) func() (string, error) {
@@ -67,12 +68,11 @@ func promtool(t *testing.T, args ...string) string {
 
 func execute(t *testing.T, path string, args ...string) string {
 	t.Helper()
+	var said bytes.Buffer
 	cmd := exec.Command(path, args...)
+	cmd.Stderr = &said
 	out, err := cmd.Output()
-	if e, ok := err.(*exec.ExitError); ok {
-		require.NoError(t, err, "%v\n%s%s", args, out, e.Stderr)
-	}
-	require.NoError(t, err)
+	require.NoError(t, err, "%v\n%s%s", args, out, &said)
 	return string(out)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
@@ -101,7 +102,7 @@ func checkQuery(all map[string]metric, query string) (used []string, problems []
 }
 
 func checkMatcher(complain func(string, ...any), name string, m metric, match *labels.Matcher) {
-	if match.Name == labels.MetricName || slices.Contains(scraped, match.Name) {
+	if match.Name == model.MetricNameLabel || slices.Contains(scraped, match.Name) {
 		return
 	}
 	values, ok := m.labels[match.Name]

@@ -54,7 +54,8 @@ change. A changed configuration rolls the workers over.
 |---|---|---|
 `
 
-func TestReadmeListsEveryValue(t *testing.T) { //nolint:paralleltest // others read what it may write
+// The README is made of the comments in values.yaml.
+func TestReadmeListsEveryValue(t *testing.T) {
 	var doc yaml.Node
 	require.NoError(t, yaml.Unmarshal(read(t, "deploy/helm/ncmp-inventory/values.yaml"), &doc))
 	top := doc.Content[0]
