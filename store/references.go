@@ -40,6 +40,12 @@ cross join lateral (
 where h.alternate <> ''`
 )
 
+// maxKey is the longest key in bytes that an index row surely holds. NCMP sets no
+// limit: an alternate id that is longer has no reference.
+const maxKey = 2600
+
+func referable(key string) bool { return key != "" && len(key) <= maxKey }
+
 // keySet is the keys that a transaction locks, sorted bytewise.
 type keySet struct{ keys, owners []string }
 

@@ -128,7 +128,9 @@ func (t *transaction) prepare(ctx context.Context, keys *keySet) error {
 			var alternate string
 			var found []inventory.Claim
 			_, err := pgx.ForEachRow(rows, []any{&n, &alternate}, func() error {
-				found = append(found, inventory.Claim{Key: trimmed(alternate), Owner: frees[n-1]})
+				if key := trimmed(alternate); referable(key) {
+					found = append(found, inventory.Claim{Key: key, Owner: frees[n-1]})
+				}
 				return nil
 			})
 			keys.add(found)
@@ -207,7 +209,7 @@ func (t *transaction) read(ctx context.Context, keys *keySet) error {
 func (t *transaction) checkNeed(keys *keySet) error {
 	var missing []inventory.Claim
 	for _, id := range t.need.Frees {
-		if h := t.snap.Handles[id]; h != nil && h.AlternateID != "" && !keys.holds(h.AlternateID) {
+		if h := t.snap.Handles[id]; h != nil && referable(h.AlternateID) && !keys.holds(h.AlternateID) {
 			missing = append(missing, inventory.Claim{Key: h.AlternateID, Owner: id})
 		}
 	}
