@@ -150,11 +150,12 @@ func (f *fetcher) poll(ctx context.Context, broker int32, wake <-chan struct{}) 
 			continue
 		}
 		attempt = 0
-		f.c.calm(troubleKafka)
 		if f.deliver(parts, boxes, answers) {
 			f.stale()
 			sleep(ctx, minPause)
+			continue
 		}
+		f.c.calm(troubleKafka)
 	}
 }
 
@@ -196,7 +197,8 @@ func (f *fetcher) request(parts []fetchPart, boxes map[partitionKey]*mailbox, br
 	return parts
 }
 
-// deliver puts answers into their boxes. It reports whether some leader moved.
+// deliver puts answers into their boxes. It reports whether some partition could
+// not be read here.
 func (f *fetcher) deliver(parts []fetchPart, boxes map[partitionKey]*mailbox, answers []fetched) (moved bool) {
 	from := make(map[partitionKey]int64, len(parts))
 	for i := range parts {
