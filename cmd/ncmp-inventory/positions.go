@@ -43,6 +43,7 @@ the partition, and the lag in records and seconds.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a line of JSON for each partition")
+	cmd.AddCommand(newPositionsSetCommand(a))
 	return cmd
 }
 
@@ -65,6 +66,8 @@ type position struct {
 	LagSeconds int64  `json:"lagSeconds"`
 	Owner      string `json:"owner,omitzero"`
 	Updated    string `json:"updated,omitzero"`
+	// Halted is why a worker halted the partition, "" if none did.
+	Halted string `json:"halted,omitzero"`
 	// Note says what does not fit together, "" if all does.
 	Note string `json:"note,omitzero"`
 }
@@ -120,7 +123,27 @@ func readPositions(ctx context.Context, k config.Kafka, s *store.Store) ([]posit
 		}
 		list = append(list, p)
 	}
+	if err := addHalts(ctx, s, list); err != nil {
+		return nil, err
+	}
 	return list, addLagSeconds(ctx, cluster, list)
+}
+
+// addHalts marks the partitions of topics as they are now that a worker halted.
+func addHalts(ctx context.Context, s *store.Store, list []position) error {
+	halts, err := s.Halts(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		p := &list[i]
+		for j := range halts {
+			if h := &halts[j]; p.End >= 0 && h.Topic == p.Topic && h.Index == p.Partition {
+				p.Halted, p.Note = h.Reason, "halted: "+h.Reason
+			}
+		}
+	}
+	return nil
 }
 
 // goneOn says that the topic which took the name has a position of its own: a

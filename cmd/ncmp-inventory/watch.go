@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/segmentio/kafka-go"
@@ -94,12 +93,9 @@ func startAt(ctx context.Context, cluster *consumer.Cluster, topic, from string)
 		}
 		return start, nil
 	}
-	at, err := time.Parse(time.RFC3339, from)
-	if ago, bad := time.ParseDuration(from); err != nil && bad == nil {
-		at, err = time.Now().Add(-ago), nil
-	}
+	at, err := parseTime(from)
 	if err != nil {
-		return nil, &exitError{exitUsage, fmt.Errorf("--from %s: want earliest, latest, a time such as 2026-02-03T04:05:06Z, or an age such as 10m", from)}
+		return nil, usage("--from %s: %w; or earliest or latest", from, err)
 	}
 	start, err := cluster.OffsetsAt(ctx, topic, at)
 	if err != nil {
