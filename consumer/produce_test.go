@@ -87,7 +87,7 @@ func TestStateChangeRoundTrip(t *testing.T) {
 			require.Len(t, ev.Items, len(some))
 			for i, it := range ev.Items {
 				require.Nil(t, it.Reject)
-				require.Equal(t, some[i], StateOf{ID: it.ID, Change: *it.State})
+				require.Equal(t, StateOf{ID: it.ID, Change: *it.State}, some[i])
 			}
 			if len(some) == 1 {
 				require.Equal(t, some[0].ID, string(out.Key))

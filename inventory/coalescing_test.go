@@ -57,18 +57,18 @@ func texts(ms []inventory.Message) []string {
 func facts(p *inventory.Plan) []string {
 	var out []string
 	for _, f := range p.Facts {
-		line := fmt.Sprintf("%d %d %s %s %s>%s", f.Step, f.Offset, f.EventID, f.ID, f.OldTrust, f.NewTrust)
+		line := fmt.Appendf(nil, "%d %d %s %s %s>%s", f.Step, f.Offset, f.EventID, f.ID, f.OldTrust, f.NewTrust)
 		for _, h := range []*inventory.Handle{f.Old, f.New} {
 			if h == nil {
-				line += " -"
+				line = append(line, " -"...)
 				continue
 			}
-			line += fmt.Sprintf(" %s,%d,%s,%s,%s", h.State.State, h.State.DataSync, h.AlternateID, h.ModuleSetTag, h.DataProducerID)
+			line = fmt.Appendf(line, " %s,%d,%s,%s,%s", h.State.State, h.State.DataSync, h.AlternateID, h.ModuleSetTag, h.DataProducerID)
 			if f.Step == inventory.StepCreate || f.Step == inventory.StepUpdate {
-				line += fmt.Sprint(h.Public, h.Private)
+				line = fmt.Append(line, h.Public, h.Private)
 			}
 		}
-		out = append(out, line)
+		out = append(out, string(line))
 	}
 	return out
 }

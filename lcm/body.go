@@ -168,7 +168,7 @@ func appendTri(b []byte, t inventory.Tri) []byte {
 // appendString appends s as a JSON string. What is no UTF-8 becomes U+FFFD:
 // an event that cannot be told exactly is still told.
 func appendString(b []byte, s string) []byte {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
 			b, _ = jsontext.AppendQuote(b, s) // the error only tells of a replacement
 			return b

@@ -26,7 +26,7 @@ func (e *Encoder) DeadLetter(d *inventory.DeadLetterOf) inventory.Message {
 	h.text("ncmp_reason", why.Reason)
 	h.text("ncmp_text", why.Text)
 	h.text("ncmp_field", why.Field)
-	h.number("ncmp_byte", int64(why.Byte))
+	h.number("ncmp_byte", why.Byte)
 	h.text("ncmp_topic", d.Source.Topic)
 	h.bytes("ncmp_topic_id", s.uuid(d.Source.TopicID))
 	h.number("ncmp_partition", int64(d.Source.Index))

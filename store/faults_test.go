@@ -181,12 +181,9 @@ func TestCommitThatGaveUpOnItsStandbyIsNotTakenAsDurable(t *testing.T) {
 		return err == nil && v == "nobody"
 	}, time.Minute, time.Millisecond)
 
-	done := make(chan inventory.Receipt, 1)
-	go func() {
-		done <- l.apply(t, needOf([]string{"a"}), func(*inventory.Snapshot) *inventory.Plan {
-			return &inventory.Plan{Changes: []inventory.Change{{After: handle("a", "")}}, Claims: []inventory.Claim{{Key: "a", Owner: "a"}}}
-		})
-	}()
+	wait := l.begin(t, needOf([]string{"a"}), func(*inventory.Snapshot) *inventory.Plan {
+		return &inventory.Plan{Changes: []inventory.Change{{After: handle("a", "")}}, Claims: []inventory.Claim{{Key: "a", Owner: "a"}}}
+	})
 	// The COMMIT waits for a standby that is not there; somebody cancels it.
 	cancel := func() bool {
 		var n int
@@ -196,7 +193,7 @@ func TestCommitThatGaveUpOnItsStandbyIsNotTakenAsDurable(t *testing.T) {
 	require.Eventually(t, cancel, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool { return counter(t, reg, "ncmp_inventory_store_retries_total", "unknown-commit") == 1 }, time.Minute, time.Millisecond)
 	reload(`alter system reset synchronous_standby_names`)
-	rc := <-done
+	rc := wait()
 	require.True(t, rc.AlreadyApplied)
 	require.Len(t, under(t, db, "a"), 5)
 }

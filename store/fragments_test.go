@@ -140,7 +140,8 @@ func TestReadsAreTheSameWithAnyCollation(t *testing.T) {
 	require.Equal(t, flat(byRange...), flat(byLevel...))
 	require.Len(t, flat(byLevel...), 3600)
 
-	for range s.ReadNodes(t.Context(), a, []string{"/device"}, store.DepthAll) {
+	for _, err := range s.ReadNodes(t.Context(), a, []string{"/device"}, store.DepthAll) {
+		require.NoError(t, err)
 		break // stopping early leaves nothing behind
 	}
 }

@@ -71,6 +71,27 @@ func (l *lane) apply(t testing.TB, need inventory.Need, decide func(*inventory.S
 	return rc
 }
 
+// begin is apply in the background; the function that it returns waits.
+func (l *lane) begin(t testing.TB, need inventory.Need, decide func(*inventory.Snapshot) *inventory.Plan) (wait func() inventory.Receipt) {
+	t.Helper()
+	b := l.batch(2)
+	var rc inventory.Receipt
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		rc, err = l.s.Transact(t.Context(), b, need, func(s *inventory.Snapshot) (*inventory.Plan, error) { return decide(s), nil })
+	}()
+	return func() inventory.Receipt {
+		t.Helper()
+		<-done
+		require.NoError(t, err)
+		require.Equal(t, b.Next, rc.Next)
+		l.next = b.Next
+		return rc
+	}
+}
+
 // needOf names handles, and alternate ids as "key=owner". Properties are read.
 func needOf(ids []string, alternates ...inventory.Claim) inventory.Need {
 	need := inventory.Need{Full: map[string]bool{}}

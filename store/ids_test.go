@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -62,7 +61,7 @@ func TestHashIsThatOfKafkasJavaProducer(t *testing.T) {
 		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
 		"abc": 479470107,
 	} {
-		require.Equal(t, want&0x7fffffff, store.HashOf([]byte(key)), fmt.Sprintf("key %q", key))
+		require.Equal(t, want&0x7fffffff, store.HashOf([]byte(key)), "key %q", key)
 	}
 	require.Zero(t, store.HashOf(nil))
 }

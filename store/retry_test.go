@@ -32,22 +32,19 @@ func TestDeadlockWithAForeignWriterIsTriedAgain(t *testing.T) {
 	const touch = `update fragment set attributes = attributes where xpath = $1`
 	foreign, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	defer foreign.Rollback(t.Context()) //nolint:errcheck // committed below
+	defer foreign.Rollback(t.Context())
 	_, err = foreign.Exec(t.Context(), touch, "/dmi-registry/cm-handles[@id='b']/state")
 	require.NoError(t, err)
 
-	done := make(chan inventory.Receipt, 1)
-	go func() {
-		done <- l.apply(t, needOf([]string{"a", "b"}), func(s *inventory.Snapshot) *inventory.Plan {
-			p := &inventory.Plan{}
-			for _, id := range []string{"a", "b"} {
-				h := s.Handles[id].Handle
-				h.State.State = inventory.Locked
-				p.Changes = append(p.Changes, inventory.Change{Before: s.Handles[id], After: &h})
-			}
-			return p
-		})
-	}()
+	wait := l.begin(t, needOf([]string{"a", "b"}), func(s *inventory.Snapshot) *inventory.Plan {
+		p := &inventory.Plan{}
+		for _, id := range []string{"a", "b"} {
+			h := s.Handles[id].Handle
+			h.State.State = inventory.Locked
+			p.Changes = append(p.Changes, inventory.Change{Before: s.Handles[id], After: &h})
+		}
+		return p
+	})
 	require.Eventually(t, func() bool {
 		var n int
 		err := pool.QueryRow(t.Context(), `select count(*) from pg_stat_activity where application_name like 'ncmp-inventory%' and wait_event_type = 'Lock'
@@ -57,7 +54,7 @@ func TestDeadlockWithAForeignWriterIsTriedAgain(t *testing.T) {
 	_, err = foreign.Exec(t.Context(), touch, "/dmi-registry/cm-handles[@id='a']/state")
 	require.NoError(t, err)
 	require.NoError(t, foreign.Commit(t.Context()))
-	<-done
+	wait()
 	require.NotZero(t, counter(t, reg, "ncmp_inventory_store_retries_total", "retry"))
 	require.Equal(t, inventory.Locked, l.read(t, "a").State.State)
 	require.Equal(t, inventory.Locked, l.read(t, "b").State.State)
@@ -118,18 +115,16 @@ func TestAlternateIDThatTurnsUpLateIsLockedAfterAll(t *testing.T) {
 	pool := db.Pool(t)
 	holder, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	defer holder.Rollback(t.Context()) //nolint:errcheck // committed below
+	defer holder.Rollback(t.Context())
 	_, err = holder.Exec(t.Context(), `update ncmp_inventory.reference set owner = owner where key = 'a'`)
 	require.NoError(t, err)
 	need := needOf([]string{"a"})
 	need.Frees = []string{"a"}
-	done := make(chan inventory.Receipt, 1)
-	go func() {
-		done <- l.apply(t, need, func(s *inventory.Snapshot) *inventory.Plan {
-			require.Equal(t, "a", s.Owners["/late"])
-			return &inventory.Plan{Changes: []inventory.Change{{Before: s.Handles["a"], Removed: true}}, Releases: []string{"/late", "a"}}
-		})
-	}()
+	var owner string
+	wait := l.begin(t, need, func(s *inventory.Snapshot) *inventory.Plan {
+		owner = s.Owners["/late"]
+		return &inventory.Plan{Changes: []inventory.Change{{Before: s.Handles["a"], Removed: true}}, Releases: []string{"/late", "a"}}
+	})
 	require.Eventually(t, func() bool {
 		var n int
 		err := pool.QueryRow(t.Context(), `select count(*) from pg_stat_activity where application_name like 'ncmp-inventory%' and wait_event_type = 'Lock'
@@ -144,7 +139,8 @@ func TestAlternateIDThatTurnsUpLateIsLockedAfterAll(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, holder.Commit(t.Context()))
-	<-done
+	wait()
+	require.Equal(t, "a", owner)
 	require.EqualValues(t, 1, counter(t, reg, "ncmp_inventory_store_retries_total", "need"))
 	require.Empty(t, column(t, db, `select key from ncmp_inventory.reference`))
 }

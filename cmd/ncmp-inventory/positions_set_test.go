@@ -148,7 +148,7 @@ func TestAPositionIsNotMovedUnderAWorker(t *testing.T) {
 	require.Contains(t, got.stderr, "--execute needs --force")
 	var m moving
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &m))
-	require.EqualValues(t, []int64{3, 1, 0, 2}, []int64{m.From, m.To, m.Skipped, m.Again})
+	require.Equal(t, []int64{3, 1, 0, 2}, []int64{m.From, m.To, m.Skipped, m.Again})
 	require.NotEmpty(t, m.Holder)
 	got = s.run(t, "", append(set, "--execute")...)
 	require.Equal(t, exitFailed, got.code)

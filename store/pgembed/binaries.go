@@ -46,8 +46,8 @@ func findBinaries(ctx context.Context, major int) (binaries, error) {
 	var dirs []string
 	if p, err := exec.LookPath("postgres"); err == nil {
 		// A link on the PATH can point into a package's own directory.
-		if real, err := filepath.EvalSymlinks(p); err == nil {
-			p = real
+		if target, err := filepath.EvalSymlinks(p); err == nil {
+			p = target
 		}
 		dirs = append(dirs, filepath.Dir(p))
 	}
@@ -112,7 +112,7 @@ func fetchBinaries(ctx context.Context, as *account) (binaries, error) {
 	if err != nil {
 		return binaries{}, fmt.Errorf("fetching PostgreSQL: %w", err)
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { _ = os.RemoveAll(scratch) }()
 	port, err := freePort()
 	if err != nil {
 		return binaries{}, fmt.Errorf("fetching PostgreSQL: %w", err)

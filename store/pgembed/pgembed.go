@@ -177,7 +177,7 @@ func (s *Server) initDataDir(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("writing a password: %w", err)
 	}
-	defer os.Remove(pw)
+	defer func() { _ = os.Remove(pw) }()
 
 	cmd := s.as.command(exec.CommandContext(ctx, filepath.Join(s.bin.dir, "initdb"),
 		"--pgdata="+s.cfg.DataDir, "--username=postgres", "--pwfile="+pw,
@@ -211,7 +211,7 @@ func (s *Server) writePassword() (string, error) {
 	_, err = f.WriteString(rand.Text() + "\n")
 	err = errors.Join(err, f.Close(), s.as.own(f.Name()))
 	if err != nil {
-		os.Remove(f.Name())
+		_ = os.Remove(f.Name())
 		return "", err
 	}
 	return f.Name(), nil

@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -244,7 +243,6 @@ const (
 // send decodes and applies one record and adds what came of it to got.
 func (g *golden) send(t *testing.T, got *result, ceType string, body []byte) {
 	t.Helper()
-	ctx := t.Context()
 	rec := inventory.Record{Offset: g.offset, LeaderEpoch: 0, Value: body, Bytes: len(body), Headers: []inventory.Header{
 		{Key: "ce_specversion", Value: []byte("1.0")}, {Key: "ce_id", Value: fmt.Appendf(nil, "id-%d", g.offset)},
 		{Key: "ce_source", Value: []byte("/golden")}, {Key: "ce_type", Value: []byte(ceType)},
@@ -256,15 +254,16 @@ func (g *golden) send(t *testing.T, got *result, ceType string, body []byte) {
 		got.Dead = rec.Dead.Reason
 		b.DeadRun = 1
 	}
-	_, err := g.apply.Apply(ctx, b)
+	_, err := g.apply.Apply(t.Context(), b)
 	require.NoError(t, err)
 	g.offset++
-	g.drain(t, ctx, got)
+	g.drain(t, got)
 }
 
 // drain takes what waits in the outbox.
-func (g *golden) drain(t *testing.T, ctx context.Context, got *result) {
+func (g *golden) drain(t *testing.T, got *result) {
 	t.Helper()
+	ctx := t.Context()
 	rows, err := g.pool.Query(ctx, `delete from ncmp_inventory.outbox returning id, kind, key, headers, value`)
 	require.NoError(t, err)
 	type out struct {

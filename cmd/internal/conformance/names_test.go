@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -70,7 +71,7 @@ func TestNamesThatLookAlikeAreDifferent(t *testing.T) {
 	var entries, names []string
 	for i, alike := range []string{"Köln-1", "Ko\u0308ln-1", "ch_1", "chA1", "CH_1", "ch\u200b_1", "ch_1\u200f", "ch-1"} {
 		names = append(names, alike)
-		entries = append(entries, fmt.Sprintf(`"cmHandle":"%s","alternateId":"/%d/%s"`, alike, i, alike))
+		entries = append(entries, `"cmHandle":"`+alike+`","alternateId":"/`+strconv.Itoa(i)+"/"+alike+`"`)
 	}
 	require.Len(t, w.send(t, created(entries...)), len(names)+1)
 	for i, gone := range names {

@@ -172,11 +172,11 @@ func (m *message) text(t *testing.T) string {
 	case inventory.OutcomeEvent:
 		var body outcome
 		require.NoError(t, json.Unmarshal([]byte(m.value), &body))
-		text := fmt.Sprintf("%s: %d ok", body.Source.ID, body.Succeeded)
+		text := fmt.Appendf(nil, "%s: %d ok", body.Source.ID, body.Succeeded)
 		for _, f := range body.Failures {
-			text += fmt.Sprintf("; %s %s %s %s", f.Operation, f.CmHandle, f.ErrorCode, f.ErrorText)
+			text = fmt.Appendf(text, "; %s %s %s %s", f.Operation, f.CmHandle, f.ErrorCode, f.ErrorText)
 		}
-		return text
+		return string(text)
 	}
 	return "dead letter " + m.header("ncmp_reason")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -240,7 +239,7 @@ func TestEveryKeyIsDocumentedAndItsDefaultIsGood(t *testing.T) {
 	require.NoError(t, config.WriteMarkdown(&out))
 	envs := map[string]string{}
 	for _, k := range config.Keys {
-		require.Regexp(t, regexp.MustCompile(`^[a-z]+([.-][a-z]+)*$`), k.Name)
+		require.Regexp(t, `^[a-z]+([.-][a-z]+)*$`, k.Name)
 		require.NotEmpty(t, k.Doc, k.Name)
 		require.Contains(t, out.String(), "| `"+k.Name+"` |")
 		require.Empty(t, envs[k.Env()], "one variable for two keys")

@@ -27,8 +27,6 @@ func asText(s string) any { return s }
 
 var textKind = kind[string]{"text", func(s string) (string, error) { return s, nil }, asText}
 
-var listKind = kind[[]string]{"list", func(s string) ([]string, error) { return splitList(s), nil }, func(l []string) any { return l }}
-
 func splitList(s string) []string {
 	var out []string
 	for part := range strings.SplitSeq(s, ",") {
