@@ -30,10 +30,27 @@ const tailBytes = 1 << 20
 // cannot be reached are waited for; an offset that is gone is an error.
 // Partitions added later are read from their beginning.
 func (k *Cluster) Follow(ctx context.Context, topic string, from []int64, fn func(*TailRecord) (more bool, err error)) error {
-	t := tail{k: k, topic: topic, next: append([]int64(nil), from...), heads: newHeaders()}
+	return k.follow(ctx, topic, from, nil, fn)
+}
+
+// Read is Follow up to an offset of each partition: it ends when all have been
+// reached, whatever invisible offsets lie before them. Partitions beyond the
+// given ones are left out.
+func (k *Cluster) Read(ctx context.Context, topic string, from, to []int64, fn func(*TailRecord) (more bool, err error)) error {
+	return k.follow(ctx, topic, from, to, fn)
+}
+
+func (k *Cluster) follow(ctx context.Context, topic string, from, to []int64, fn func(*TailRecord) (more bool, err error)) error {
+	t := tail{k: k, topic: topic, next: append([]int64(nil), from...), to: to, heads: newHeaders()}
+	if t.done() {
+		return nil
+	}
 	for attempt := 0; ; {
 		err := t.look(ctx)
 		for err == nil {
+			if t.done() {
+				return nil
+			}
 			attempt = 0
 			var stop bool
 			if stop, err = t.round(ctx, fn); stop {
@@ -65,8 +82,23 @@ type tail struct {
 	info  TopicInfo
 	known bool
 	next  []int64
+	to    []int64 // nil: no end
 	heads *headers
 	looks int
+}
+
+// ended reports whether a partition has come to its end.
+func (t *tail) ended(i int) bool {
+	return t.to != nil && (i >= len(t.to) || t.next[i] >= t.to[i])
+}
+
+func (t *tail) done() bool {
+	for i := range t.next {
+		if !t.ended(i) {
+			return false
+		}
+	}
+	return t.to != nil
 }
 
 // look finds the leaders. The topic must stay the one it was.
@@ -102,6 +134,9 @@ func (t *tail) round(ctx context.Context, fn func(*TailRecord) (bool, error)) (s
 	byLeader := map[int32][]fetchPart{}
 	for n := range t.info.Leaders {
 		i := (n + t.looks) % len(t.info.Leaders)
+		if t.ended(i) {
+			continue
+		}
 		leader := t.info.Leaders[i]
 		if leader < 0 {
 			return false, kafka.LeaderNotAvailable
@@ -174,6 +209,10 @@ func (t *tail) deliver(f *fetched, fn func(*TailRecord) (bool, error)) (stop boo
 			}
 			if rec.Offset < *at {
 				continue
+			}
+			if t.to != nil && rec.Offset >= t.to[f.index] {
+				*at = rec.Offset
+				return false, nil
 			}
 			*at = rec.Offset + 1
 			if more, err := fn(&rec); !more || err != nil {

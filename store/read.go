@@ -211,7 +211,7 @@ func (s *Store) viewHandles(ctx context.Context, ids []string, f Filter) ([]Hand
 
 // reader is a transaction as the reading statements see it.
 func (s *Store) reader() *transaction {
-	return newTransaction(s, nil, &inventory.Need{}, nil, false)
+	return newTransaction(s, nil, &inventory.Need{}, nil, forTrial)
 }
 
 func (t *transaction) trustOf(id string) inventory.TrustLevel {

@@ -33,16 +33,32 @@ var errNoCodec = errors.New("the store was opened without the inventory's model"
 // again without end, lost races for a key up to five times. A COMMIT whose
 // answer was lost is settled by the position: the next try finds it moved.
 func (s *Store) Transact(ctx context.Context, b *inventory.Batch, need inventory.Need, decide func(*inventory.Snapshot) (*inventory.Plan, error)) (inventory.Receipt, error) {
-	return s.transact(ctx, b, need, decide, false)
+	return s.transact(ctx, b, need, decide, forGood)
 }
 
 // Trial does the same and rolls back.
 func (s *Store) Trial(ctx context.Context, b *inventory.Batch, need inventory.Need, decide func(*inventory.Snapshot) (*inventory.Plan, error)) error {
-	_, err := s.transact(ctx, b, need, decide, true)
+	_, err := s.transact(ctx, b, need, decide, forTrial)
 	return err
 }
 
-func (s *Store) transact(ctx context.Context, b *inventory.Batch, need inventory.Need, decide func(*inventory.Snapshot) (*inventory.Plan, error), trial bool) (inventory.Receipt, error) {
+// Rehearse is Trial for a batch that stands in no partition: it shows what the
+// batch would do to what is stored now. Handles are locked for that moment.
+func (s *Store) Rehearse(ctx context.Context, b *inventory.Batch, need inventory.Need, decide func(*inventory.Snapshot) (*inventory.Plan, error)) error {
+	_, err := s.transact(ctx, b, need, decide, forRehearsal)
+	return err
+}
+
+// purpose says what becomes of a transaction.
+type purpose uint8
+
+const (
+	forGood      purpose = iota
+	forTrial             // rolled back
+	forRehearsal         // rolled back, and without a position
+)
+
+func (s *Store) transact(ctx context.Context, b *inventory.Batch, need inventory.Need, decide func(*inventory.Snapshot) (*inventory.Plan, error), why purpose) (inventory.Receipt, error) {
 	if s.leaves == nil {
 		return inventory.Receipt{}, errNoCodec
 	}
@@ -52,11 +68,11 @@ func (s *Store) transact(ctx context.Context, b *inventory.Batch, need inventory
 	messages := 0 // of the plan that such an attempt wrote
 	var replans, needs int
 	for {
-		t := newTransaction(s, b, &need, decide, trial)
+		t := newTransaction(s, b, &need, decide, why)
 		rc, err := t.run(ctx, keys)
 		var extra *needError
 		switch {
-		case err == nil && trial:
+		case err == nil && why != forGood:
 			return rc, nil
 		case err == nil:
 			return s.committed(ctx, op, rc, max(messages, t.messages))

@@ -19,7 +19,7 @@ type transaction struct {
 	b      *inventory.Batch
 	need   *inventory.Need
 	decide func(*inventory.Snapshot) (*inventory.Plan, error)
-	trial  bool
+	why    purpose
 	conn   *pgxpool.Conn
 
 	snap     *inventory.Snapshot
@@ -33,9 +33,9 @@ type transaction struct {
 	unknown      bool // COMMIT was sent and its answer did not come
 }
 
-func newTransaction(s *Store, b *inventory.Batch, need *inventory.Need, decide func(*inventory.Snapshot) (*inventory.Plan, error), trial bool) *transaction {
+func newTransaction(s *Store, b *inventory.Batch, need *inventory.Need, decide func(*inventory.Snapshot) (*inventory.Plan, error), why purpose) *transaction {
 	return &transaction{
-		s: s, b: b, need: need, decide: decide, trial: trial,
+		s: s, b: b, need: need, decide: decide, why: why,
 		snap: &inventory.Snapshot{
 			Handles: make(map[string]*inventory.Stored, len(need.Handles)),
 			Owners:  make(map[string]string, len(need.Keys)),
@@ -173,7 +173,11 @@ func (t *transaction) read(ctx context.Context, keys *keySet) error {
 		b.Queue(sqlLongStatements, millis(singleFactor*t.s.cfg.StatementTimeout))
 		b.Queue(sqlLongPauses, millis(singleFactor*t.s.cfg.FrozenTimeout))
 	}
-	t.queueMove(b)
+	if t.why == forRehearsal {
+		t.moved = true
+	} else {
+		t.queueMove(b)
+	}
 	t.queueLock(b, keys)
 	t.queueReadHandles(b, t.need.Handles, t.need.Deep)
 	var now, later []string
@@ -261,7 +265,7 @@ func (t *transaction) write(ctx context.Context, plan *inventory.Plan, keys *key
 		written = time.Now()
 		return nil
 	})
-	if t.trial {
+	if t.why != forGood {
 		b.Queue("rollback")
 		return t.conn.SendBatch(ctx, b).Close()
 	}
