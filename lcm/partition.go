@@ -94,7 +94,8 @@ func (p *partition) deliver(ctx context.Context, rows []inventory.OutboxRow) (tr
 	d := p.d
 	w := writers.Get().(*batchWriter)
 	w.codec = d.r.codec
-	batch, err := w.build(d.prod, p.seq, d.kind, rows, time.Now().UnixMilli())
+	began := time.Now()
+	batch, err := w.build(d.prod, p.seq, d.kind, rows, began.UnixMilli())
 	if err != nil {
 		return false, err
 	}
@@ -107,6 +108,9 @@ func (p *partition) deliver(ctx context.Context, rows []inventory.OutboxRow) (tr
 			d.r.metrics.duration.WithLabelValues(d.label).Observe(time.Since(started).Seconds())
 			d.r.metrics.published.WithLabelValues(d.label).Add(float64(len(rows)))
 			d.r.board.good(d.r.log, d.topic, p.number)
+			if told := d.r.cfg.Published; told != nil {
+				told(d.topic, p.number, rows, began)
+			}
 			p.seq = advance(p.seq, len(rows))
 			for i := range rows {
 				p.acked = append(p.acked, rows[i].ID)

@@ -46,6 +46,10 @@ type RelayConfig struct {
 	// WindowRows and WindowBytes bound one read of the outbox, for each
 	// kind. Defaults 5,000 and 4 MiB.
 	WindowRows, WindowBytes int
+	// Published, if not nil, is told each batch that a partition acknowledged
+	// and when its first attempt began. It is called from many goroutines and
+	// may keep nothing of rows.
+	Published func(topic string, partition int, rows []inventory.OutboxRow, began time.Time)
 }
 
 func (c *RelayConfig) validate() error {

@@ -33,18 +33,63 @@ func validTraceParent(s string) bool {
 	return s[3:35] != zeroTrace && s[36:52] != zeroTrace[:16]
 }
 
-// appendTraceParent appends a new span in parent's trace, with parent's flags.
-// The span's id comes from the event's id, so that every repeat of the event
-// has equal bytes.
-func appendTraceParent(dst []byte, parent string, id uuid.UUID) []byte {
-	span := binary.BigEndian.Uint64(id[:8]) ^ binary.BigEndian.Uint64(id[8:])
+// SpanID is the id of the span that an output event is in its trace. It comes
+// from the event's id, so that every repeat of the event has equal bytes.
+func SpanID(event uuid.UUID) (id [8]byte) {
+	span := binary.BigEndian.Uint64(event[:8]) ^ binary.BigEndian.Uint64(event[8:])
 	if span == 0 {
 		span = 1 // W3C: an id of zeros is none
 	}
+	binary.BigEndian.PutUint64(id[:], span)
+	return id
+}
+
+// appendTraceParent appends the event's span in parent's trace, with parent's
+// flags.
+func appendTraceParent(dst []byte, parent string, event uuid.UUID) []byte {
 	dst = append(dst, "00-"...)
 	dst = append(dst, parent[3:36]...)
-	for shift := 60; shift >= 0; shift -= 4 {
-		dst = append(dst, hexDigits[span>>shift&15])
+	for _, b := range SpanID(event) {
+		dst = append(dst, hexDigits[b>>4], hexDigits[b&15])
 	}
 	return append(dst, parent[52:55]...)
+}
+
+// TraceOf finds the traceparent and tracestate of a message whose headers are in
+// Kafka's own form, the form of inventory.Message; "" if it has none. A dead
+// letter has those of the record that it was.
+func TraceOf(headers []byte) (parent, state string) {
+	count, n := binary.Varint(headers)
+	if n <= 0 {
+		return "", ""
+	}
+	rest := headers[n:]
+	next := func() (text []byte, ok bool) {
+		size, n := binary.Varint(rest)
+		if n <= 0 || size > int64(len(rest)-n) {
+			return nil, false
+		}
+		rest = rest[n:]
+		if size > 0 {
+			text, rest = rest[:size], rest[size:]
+		}
+		return text, true
+	}
+	for range count {
+		name, ok := next()
+		if !ok {
+			break
+		}
+		value, ok := next()
+		if !ok {
+			break
+		}
+		switch string(name) {
+		case "ce_traceparent":
+			parent = string(value)
+		case "ce_tracestate":
+			state = string(value)
+		}
+	}
+	return parent, state
 }

@@ -132,7 +132,14 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	defer outbox.Close()
-	r, err := w.build(s, outbox, maxLCM)
+	var spans *tracing
+	if endpoint := w.cfg.Trace.OTLPEndpoint; endpoint != "" {
+		if spans, err = startTracing(ctx, endpoint, w.name, w.cfg.Kafka.Group, w.log.Named("trace")); err != nil {
+			return err
+		}
+		defer spans.stop()
+	}
+	r, err := w.build(s, outbox, maxLCM, spans)
 	if err != nil {
 		return err
 	}
@@ -156,8 +163,9 @@ func (w *worker) work(ctx context.Context) error {
 	return err
 }
 
-// build wires store → registrar → consumer and store → relay.
-func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int) (*running, error) {
+// build wires store → registrar → consumer and store → relay; spans, if not
+// nil, look on.
+func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int, spans *tracing) (*running, error) {
 	c := &w.cfg
 	encoder, err := lcm.NewEncoder(lcm.Config{Version: lcm.Version(c.LCM.Version), LegacyHeaders: lcm.LegacyHeaders(c.LCM.LegacyHeaders)})
 	if err != nil {
@@ -167,21 +175,28 @@ func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int) (*runni
 		w.log.Warn("this database was NCMP's: consumers of NCMP's events may need lcm.events: ncmp and lcm.legacy-headers: java",
 			zap.String("lcm.events", c.LCM.Events), zap.String("lcm.legacy-headers", c.LCM.LegacyHeaders))
 	}
-	registrar := inventory.NewRegistrar(s, encoder, inventory.RegistrarConfig{PlannerConfig: inventory.PlannerConfig{
+	rules := inventory.RegistrarConfig{PlannerConfig: inventory.PlannerConfig{
 		Events:      map[string]inventory.EventMode{"all": inventory.EventsAll, "ncmp": inventory.EventsNCMP}[c.LCM.Events],
 		Outcomes:    map[string]inventory.OutcomeMode{"failures": inventory.OutcomesFailures, "all": inventory.OutcomesAll, "off": inventory.OutcomesOff}[c.Outcomes],
 		MaxLCMBytes: lcm.PayloadLimit(maxLCM),
 		Facts:       c.History.Enabled,
-	}})
-	r := &running{monitor: newMonitor(c.Outbox, outbox, s, w.log, w.reg)}
-	r.relay, err = lcm.NewRelay(lcm.RelayConfig{
+	}}
+	registrar := inventory.NewRegistrar(s, encoder, rules)
+	relay := lcm.RelayConfig{
 		Topics: map[inventory.MessageKind]string{
 			inventory.LCMEvent: c.Kafka.Topics.LCMEvents, inventory.InventoryEvent: c.Kafka.Topics.InventoryEvents,
 			inventory.OutcomeEvent: c.Kafka.Topics.Outcomes, inventory.DeadLetterRecord: c.Kafka.Topics.DeadLetters,
 		},
 		Name:         w.name,
 		FlushTimeout: c.Drain / flushShare,
-	}, outbox, w.client, w.log.Named("relay"), w.reg)
+	}
+	applier := consumer.Applier(registrar)
+	if spans != nil {
+		applier = &tracedApplier{tracing: spans, plain: registrar, ledger: s, encoder: encoder, config: rules, topics: relay.Topics}
+		relay.Published = spans.published
+	}
+	r := &running{monitor: newMonitor(c.Outbox, outbox, s, w.log, w.reg)}
+	r.relay, err = lcm.NewRelay(relay, outbox, w.client, w.log.Named("relay"), w.reg)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +204,7 @@ func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int) (*runni
 	r.consumer, err = consumer.New(w.consumerConfig(), consumer.Deps{
 		Cluster:   consumer.NewCluster(w.client.Addr, w.transport),
 		Decoder:   newDecoder(c.Limits),
-		Applier:   registrar,
+		Applier:   applier,
 		Positions: s,
 		Gate:      r.monitor.gate,
 		Log:       w.log.Named("consumer"),

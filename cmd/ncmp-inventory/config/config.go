@@ -15,6 +15,7 @@ type Config struct {
 	LCM         LCM
 	Outcomes    string
 	HTTP        HTTP
+	Trace       Trace
 	Drain       time.Duration
 	Log         Log
 }
@@ -137,6 +138,9 @@ type HTTP struct {
 	Address      string
 	DebugAddress string
 }
+
+// Trace is where spans are exported to; an empty endpoint is off.
+type Trace struct{ OTLPEndpoint string }
 
 // Log is what is logged and how.
 type Log struct {

@@ -188,6 +188,8 @@ var Keys = func() []Key {
 		"serves /metrics, /livez and /readyz; off serves nothing"))
 	add(key("http.debug-address", "off", addressKind, func(c *Config) *string { return &c.HTTP.DebugAddress },
 		"serves /debug/pprof and /log/level; keep it private"))
+	add(key("trace.otlp-endpoint", "", endpointKind, func(c *Config) *string { return &c.Trace.OTLPEndpoint },
+		"exports spans of sampled input events over OTLP/HTTP, for example to http://collector:4318; headers and certificates as OpenTelemetry's OTEL_EXPORTER_OTLP_ variables say; unset exports nothing"))
 	add(key("drain-timeout", "25s", durationKind(time.Second, time.Hour), func(c *Config) *time.Duration { return &c.Drain },
 		"how long a stopping worker may take to finish what it holds"))
 	add(key("log.level", "info", choiceKind("debug", "info", "warn", "error"), func(c *Config) *string { return &c.Log.Level },
