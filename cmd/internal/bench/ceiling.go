@@ -79,6 +79,11 @@ const (
 	firstRowID = 1001
 )
 
+// sessionSettings keep PostgreSQL from planning the cascade of a delete anew for
+// each row: whether it does depends on what ANALYZE happened to sample, and costs
+// as much as the delete.
+var sessionSettings = map[string]string{"plan_cache_mode": "force_generic_plan"}
+
 // newCeiling migrates a database of its own to the worker's tables.
 func (s *servers) newCeiling(ctx context.Context, conns int) (c *ceiling, err error) {
 	c = &ceiling{s: s, conns: conns}
@@ -96,7 +101,7 @@ func (s *servers) newCeiling(ctx context.Context, conns int) (c *ceiling, err er
 		return c, err
 	}
 	st.Close()
-	if c.pool, err = s.pool(ctx, c.url, conns); err != nil {
+	if c.pool, err = s.pool(ctx, c.url, conns, sessionSettings); err != nil {
 		return c, err
 	}
 	return c, c.begin(ctx)

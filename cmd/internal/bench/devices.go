@@ -136,7 +136,7 @@ func (s *servers) newPlant(ctx context.Context) (p *plant, err error) {
 	if p.store, err = s.openStore(ctx, p.url); err != nil {
 		return p, err
 	}
-	if p.pool, err = s.pool(ctx, p.url, 1); err != nil {
+	if p.pool, err = s.pool(ctx, p.url, 1, sessionSettings); err != nil {
 		return p, err
 	}
 	m := schemas.BenchDevice()

@@ -20,6 +20,8 @@ type pair struct {
 	r *run
 	y *system
 	c *ceiling
+	// bare watches PostgreSQL while the ceiling writes.
+	bare *meter
 	// stored is how many data nodes both databases should hold.
 	stored int
 }
@@ -34,7 +36,7 @@ func (r *run) startPair(ctx context.Context) (*pair, error) {
 	if err != nil {
 		return nil, errors.Join(err, y.close(ctx))
 	}
-	return &pair{r: r, y: y, c: c, stored: 1}, nil
+	return &pair{r: r, y: y, c: c, bare: newMeter(), stored: 1}, nil
 }
 
 func (p *pair) close(ctx context.Context) error {
@@ -93,7 +95,10 @@ func (p *pair) turn(ctx context.Context, ph phase, l *load.Load, m *meter, s *sa
 		return err
 	}
 	done := after.since(before)
-	bare, err := p.c.write(ctx, p.c.prepare(ph, l, done.size()*perRecord))
+	rows := p.c.prepare(ph, l, done.size()*perRecord)
+	p.bare.start()
+	bare, err := p.c.write(ctx, rows)
+	p.bare.stop()
 	if err != nil {
 		return err
 	}
@@ -108,6 +113,7 @@ func (p *pair) turn(ctx context.Context, ph phase, l *load.Load, m *meter, s *sa
 // phase takes all slices through a phase.
 func (p *pair) phase(ctx context.Context, ph phase, slices []*load.Load, name string) (sample, error) {
 	m := newMeter(p.y.observed()...)
+	p.bare = newMeter(p.r.s.observed("postgresql, ceiling")...)
 	var s sample
 	stop, err := p.profile(ctx, name)
 	if err != nil {
@@ -121,7 +127,7 @@ func (p *pair) phase(ctx context.Context, ph phase, slices []*load.Load, name st
 	if err := stop(); err != nil {
 		return s, err
 	}
-	s.uses = m.uses()
+	s.uses = append(m.uses(), p.bare.uses()...)
 	p.stored += s.handles * map[phase]int{register: rowsAdvised, becomeReady: rowsReady - rowsAdvised, remove: -rowsReady}[ph]
 	return s, p.check(ctx)
 }
@@ -225,6 +231,7 @@ func (r *run) lifecycle(ctx context.Context, _ []string) ([]Result, error) {
 // lives takes handles through their whole life, slice by slice.
 func (p *pair) lives(ctx context.Context, slices []*load.Load, name string) (sample, error) {
 	m := newMeter(p.y.observed()...)
+	p.bare = newMeter(p.r.s.observed("postgresql, ceiling")...)
 	var s sample
 	stop, err := p.profile(ctx, name)
 	if err != nil {
@@ -239,7 +246,7 @@ func (p *pair) lives(ctx context.Context, slices []*load.Load, name string) (sam
 	}
 	// Every handle was counted once a phase.
 	s.handles /= 4
-	s.uses = m.uses()
+	s.uses = append(m.uses(), p.bare.uses()...)
 	return s, errors.Join(stop(), p.check(ctx))
 }
 

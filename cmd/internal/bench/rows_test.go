@@ -115,7 +115,7 @@ func TestTheCeilingWritesTheWorkersRows(t *testing.T) {
 	workers, bare := storetest.Open(t), storetest.Open(t)
 	p := newProduct(t, workers)
 	s := &servers{cfg: &Config{History: true}}
-	pool, err := s.pool(t.Context(), bare.URL, 2)
+	pool, err := s.pool(t.Context(), bare.URL, 2, sessionSettings)
 	require.NoError(t, err)
 	defer pool.Close()
 	c := &ceiling{s: s, pool: pool, conns: 2}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -94,6 +95,14 @@ func startServers(ctx context.Context, cfg *Config) (s *servers, err error) {
 	return s, err
 }
 
+// observed is the embedded PostgreSQL, under a name; nobody else's can be watched.
+func (s *servers) observed(name string) []observed {
+	if s.postgres == nil {
+		return nil
+	}
+	return []observed{{name: name, pid: s.postgres.PID(), tree: true}}
+}
+
 // connect opens a connection to a database with the user's own password.
 func (s *servers) connect(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
 	c, err := pgx.ParseConfig(databaseURL)
@@ -108,13 +117,14 @@ func (s *servers) connect(ctx context.Context, databaseURL string) (*pgx.Conn, e
 	return pgx.ConnectConfig(ctx, c)
 }
 
-// pool opens n connections to a database.
-func (s *servers) pool(ctx context.Context, databaseURL string, n int) (*pgxpool.Pool, error) {
+// pool opens n connections to a database, with settings of their sessions.
+func (s *servers) pool(ctx context.Context, databaseURL string, n int, settings map[string]string) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
 		return nil, errors.New("database.url is neither a PostgreSQL URL nor a DSN")
 	}
 	c.MaxConns = int32(n)
+	maps.Copy(c.ConnConfig.RuntimeParams, settings)
 	if s.cfg.Password != nil {
 		c.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) (err error) {
 			c.Password, err = s.cfg.Password(ctx)

@@ -27,7 +27,7 @@ const (
 	partitions = 12
 	// endPoll is how often the topic of the LCM events is asked for its end. It
 	// is the resolution of the clock.
-	endPoll = 4 * time.Millisecond
+	endPoll = 10 * time.Millisecond
 	// patience is how long a system may do nothing before the run is given up.
 	patience = time.Minute
 )
@@ -232,9 +232,7 @@ func (y *system) observed() []observed {
 	for _, w := range y.workers {
 		all = append(all, observed{name: w.name, pid: w.pid()})
 	}
-	if y.s.postgres != nil {
-		all = append(all, observed{name: "postgresql", pid: y.s.postgres.PID(), tree: true})
-	}
+	all = append(all, y.s.observed("postgresql")...)
 	if y.k.process != nil {
 		all = append(all, observed{name: "broker", pid: y.k.process.pid()})
 	}
