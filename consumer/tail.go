@@ -89,7 +89,10 @@ type tail struct {
 
 // ended reports whether a partition has come to its end.
 func (t *tail) ended(i int) bool {
-	return t.to != nil && (i >= len(t.to) || t.next[i] >= t.to[i])
+	if t.to == nil {
+		return false
+	}
+	return i >= len(t.to) || t.next[i] >= t.to[i]
 }
 
 func (t *tail) done() bool {
@@ -210,8 +213,7 @@ func (t *tail) deliver(f *fetched, fn func(*TailRecord) (bool, error)) (stop boo
 			if rec.Offset < *at {
 				continue
 			}
-			if t.to != nil && rec.Offset >= t.to[f.index] {
-				*at = rec.Offset
+			if *at = rec.Offset; t.ended(int(f.index)) {
 				return false, nil
 			}
 			*at = rec.Offset + 1

@@ -115,7 +115,7 @@ func TestDeadLetters(t *testing.T) {
 
 	t.Run("list filters", func(t *testing.T) {
 		require.Equal(t, registrations, two.Source.Topic)
-		require.EqualValues(t, []int64{1, 0, 0}, []int64{int64(two.Source.Partition), two.Source.Offset, int64(two.Replays)})
+		require.Equal(t, []int64{1, 0, 0}, []int64{int64(two.Source.Partition), two.Source.Offset, int64(two.Replays)})
 		require.Equal(t, []string{"bulk", "two"}, []string{two.Key, two.EventID})
 		for _, c := range []struct {
 			args []string
@@ -182,7 +182,7 @@ func TestDeadLetters(t *testing.T) {
 		got, cases := s.replays(t, two.ID)
 		require.Equal(t, exitDone, got.code, got.stderr)
 		require.Len(t, cases[verdictSent], 1)
-		require.EqualValues(t, registrations, cases[verdictSent][0].Target.Topic)
+		require.Equal(t, registrations, cases[verdictSent][0].Target.Topic)
 		require.EqualValues(t, 1, cases[verdictSent][0].Target.Partition, "where it came from")
 		s.requireHandle(t, "x")
 		s.requireHandle(t, "y")
