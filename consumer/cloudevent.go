@@ -310,6 +310,7 @@ func (w *work) finish(prefix string) bool {
 
 // fail sets the record aside. What is known of the event goes along for its outcome.
 func (w *work) fail(dead *inventory.DeadLetter) {
+	dead.Attempts = 1
 	w.r.Dead, w.r.Events = dead, nil
 	if reason, _ := badText(w.env.text[attrID]); w.env.text[attrID] == "" || reason != "" {
 		return
