@@ -9,9 +9,16 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for a clean end. After it signals act as they do
-	// by default, so that a second one exits at once.
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		// The first signal asks for a clean end. A second one ends the process
+		// at once, with the code that shells give a process that it killed.
+		second := <-signals
+		os.Exit(128 + int(second.(syscall.Signal)))
+	}()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
