@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	records      *prometheus.CounterVec
 	handles      *prometheus.CounterVec
+	unchanged    prometheus.Counter
 	transitions  *prometheus.CounterVec
 	deadLetters  *prometheus.CounterVec
 	batchRecords prometheus.Histogram
@@ -33,8 +34,10 @@ func newMetrics(reg prometheus.Registerer, c *Consumer) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		records:     counter("records_total", "Input records applied, by what they were.", "topic", "result"),
-		handles:     counter("handle_operations_total", "Entries applied, by operation and result (ok, or the code refused with).", "operation", "result"),
+		records: counter("records_total", "Input records applied, by what they were.", "topic", "result"),
+		handles: counter("handle_operations_total", "Entries applied, by operation and result (ok, or the code refused with).", "operation", "result"),
+		unchanged: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "unchanged_entries_total",
+			Help: "Entries that succeeded and had nothing to change: a producer's repeats."}),
 		transitions: counter("state_transitions_total", "State transitions committed; a creation comes from none.", "from", "to"),
 		deadLetters: counter("dead_letters_total", "Records set aside, by reason.", "reason"),
 		batchRecords: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "batch_records",
@@ -54,7 +57,7 @@ func newMetrics(reg prometheus.Registerer, c *Consumer) *metrics {
 	m.zero(m.gaps, kindGap, kindTruncated, kindRecreated, kindRewound)
 	m.zero(m.halts, kindGap, kindTruncated, kindRecreated, kindRewound, kindDeadLetters, kindDamaged)
 	if reg != nil {
-		reg.MustRegister(m.records, m.handles, m.transitions, m.deadLetters, m.batchRecords, m.phases,
+		reg.MustRegister(m.records, m.handles, m.unchanged, m.transitions, m.deadLetters, m.batchRecords, m.phases,
 			m.rebalances, m.retries, m.gaps, m.halts, m.fenced, m.stalls, &gauges{c})
 	}
 	return m
@@ -103,6 +106,7 @@ func (m *metrics) applied(topic string, t tally, r *inventory.Receipt, took time
 			m.phases.WithLabelValues(phase).Observe(d.Seconds())
 		}
 	}
+	m.unchanged.Add(float64(r.Tally.Unchanged))
 	for op, n := range r.Tally.Succeeded {
 		m.handles.WithLabelValues(op.String(), "ok").Add(float64(n))
 	}

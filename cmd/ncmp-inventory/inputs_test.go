@@ -154,4 +154,5 @@ func TestPrivatePropertiesAreNotLogged(t *testing.T) {
 	require.NoError(t, stop())
 	require.NotContains(t, out.b.String(), "hidden")
 	require.NotContains(t, metrics, "hidden")
+	require.Contains(t, metrics, "\nncmp_inventory_unchanged_entries_total 1\n", "the repeat")
 }
