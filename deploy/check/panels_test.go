@@ -37,7 +37,8 @@ var rows = []struct {
 		{"Records", "cps", "Records applied a second, by topic and what they were.", []query{
 			{`sum by (topic, result) (rate(ncmp_inventory_records_total{` + sel + `}[$__rate_interval]))`, "{{topic}} {{result}}"}}},
 		{"Entries", "cps", "Entries a second, by operation and result: ok, or the code that they were refused with. NCMP: cps.ncmp.inventory.controller.update.", []query{
-			{`sum by (operation, result) (rate(ncmp_inventory_handle_operations_total{` + sel + `}[$__rate_interval]))`, "{{operation}} {{result}}"}}},
+			{`sum by (operation, result) (rate(ncmp_inventory_handle_operations_total{` + sel + `}[$__rate_interval]))`, "{{operation}} {{result}}"},
+			{`sum(rate(ncmp_inventory_unchanged_entries_total{` + sel + `}[$__rate_interval])) > 0`, "of these unchanged"}}},
 		{"Dead letters", "short", "G3. Records set aside, by reason.", []query{
 			{`sum by (reason) (increase(ncmp_inventory_dead_letters_total{` + sel + `}[$__rate_interval])) > 0`, "{{reason}}"}}},
 		{"Halted partitions", "short", "G6. Partitions that wait for a person, and why partitions halted.", []query{
