@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
@@ -155,4 +157,71 @@ func TestPrivatePropertiesAreNotLogged(t *testing.T) {
 	require.NotContains(t, out.b.String(), "hidden")
 	require.NotContains(t, metrics, "hidden")
 	require.Contains(t, metrics, "\nncmp_inventory_unchanged_entries_total 1\n", "the repeat")
+}
+
+// A dead letter keeps everything of its record but the time: its own is that of
+// its publication.
+func TestDeadLetterHasATimeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, storetest.OpenEmpty(t), 1)
+	topics := l.config.Kafka.Topics
+	before := time.Now().Add(-time.Minute)
+	w := load.Writer(l.brokers, topics.Registrations[0])
+	old := time.Date(2001, 2, 3, 4, 5, 6, 7e6, time.UTC)
+	headers := []kafka.Header{
+		{Key: "ce_id", Value: []byte("e")}, {Key: "twice", Value: []byte("1")}, {Key: "twice", Value: []byte{0, 0xff}}, {Key: "traceparent", Value: []byte("t")}, {Key: "null"},
+	}
+	require.NoError(t, w.WriteMessages(t.Context(), kafka.Message{Key: []byte{0xff, 0}, Value: []byte("{\x00\xff"), Headers: headers, Time: old}))
+	require.NoError(t, load.Close(w))
+	p := l.startWorker("worker")
+	m := l.record(topics.DeadLetters, 0)
+	require.Equal(t, []byte{0xff, 0}, m.Key)
+	require.Equal(t, "{\x00\xff", string(m.Value))
+	require.Equal(t, "2001-02-03T04:05:06.007Z", headerOf(m, "ncmp_timestamp"))
+	require.True(t, m.Time.After(before), "%s", m.Time)
+	require.Len(t, m.Headers, len(headers)+10)
+	for i, h := range headers {
+		require.Equal(t, h.Key, m.Headers[i].Key)
+		require.Equal(t, string(h.Value), string(m.Headers[i].Value))
+	}
+	p.terminate()
+}
+
+// However many records are bad, repeated or empty, the log has a few lines and
+// the metrics have the numbers.
+func TestManyBadRecordsAreFewLogLines(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, true)
+	core, logs := observer.New(zap.InfoLevel)
+	stop := s.start(t, func(w *worker) { w.log = zap.New(core) })
+	s.awaitReady(t)
+	const each = 300
+	w := load.Writer(s.cfg.Kafka.Brokers, s.cfg.Kafka.Topics.Registrations[0])
+	headers := []kafka.Header{{Key: "ce_specversion", Value: []byte("1.0")}, {Key: "ce_id", Value: []byte("e")}, {Key: "ce_source", Value: []byte("/t")}, {Key: "ce_type", Value: []byte(consumer.TypeRegistration)}}
+	var all []kafka.Message
+	for range each {
+		all = append(all,
+			kafka.Message{Value: []byte(`{`), Headers: headers}, kafka.Message{Value: []byte("legacy")}, kafka.Message{Value: []byte{}}, kafka.Message{},
+			kafka.Message{Value: []byte(`{"createdCmHandles":[{"cmHandle":"a"},{"cmHandle":"bad id"}],"removedCmHandles":["ghost"]}`), Headers: headers})
+	}
+	require.NoError(t, w.WriteMessages(t.Context(), all...))
+	require.NoError(t, load.Close(w))
+	count := func(metric string, n int) string { return "\nncmp_inventory_" + metric + " " + strconv.Itoa(n) + "\n" }
+	s.await(t, "/metrics", func(_ int, body string) bool {
+		for _, want := range []string{
+			count(`records_total{result="applied",topic="ncmp-inventory-registrations"}`, each),
+			count(`records_total{result="dead-letter",topic="ncmp-inventory-registrations"}`, 2*each),
+			count(`records_total{result="empty",topic="ncmp-inventory-registrations"}`, 2*each),
+			count(`dead_letters_total{reason="bad-json"}`, each), count(`dead_letters_total{reason="not-a-cloudevent"}`, each),
+			count(`handle_operations_total{operation="create",result="110"}`, each), count(`handle_operations_total{operation="remove",result="100"}`, each),
+			count(`unchanged_entries_total`, each-1),
+		} {
+			if !strings.Contains(body, want) {
+				return false
+			}
+		}
+		return true
+	})
+	require.NoError(t, stop())
+	require.Less(t, logs.Len(), 40, "%v", logs.All())
 }
