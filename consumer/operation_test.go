@@ -145,3 +145,66 @@ func TestStopDuringARebalance(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, r.Groups[0].Members, 1, "the stopped member left")
 }
+
+// What waits while a batch is applied becomes the next one, up to the bounds on
+// records and bytes; a record that is larger than the bound stands alone.
+func TestBatchesGatherUpToTheirBounds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Config)
+		size   int
+		want   []int
+	}{
+		"records": {func(c *Config) { c.MaxRecords = 30 }, 10, []int{30, 30, 30, 10}},
+		"bytes":   {func(c *Config) { c.MaxBytes = 8 << 10 }, 1000, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, map[string]int32{"in": 1})
+			running, finish := make(chan struct{}), make(chan struct{})
+			var sizes []int
+			var bytes []int
+			first := true
+			l.db.before = func(_ context.Context, b *inventory.Batch) error {
+				if len(b.Records) == 0 {
+					return nil
+				}
+				if first {
+					first = false
+					close(running)
+					<-finish
+					return nil
+				}
+				sum := 0
+				for i := range b.Records {
+					sum += b.Records[i].Bytes
+				}
+				sizes, bytes = append(sizes, len(b.Records)), append(bytes, sum)
+				return nil
+			}
+			l.value("in", 0, "first")
+			w := l.start("a", func(cfg *Config, _ *Deps) { c.change(cfg) })
+			<-running
+			want := map[string][]string{"in/0": {"first"}}
+			for i := range 100 {
+				v := fmt.Sprintf("%0*d", c.size, i)
+				l.value("in", 0, v)
+				want["in/0"] = append(want["in/0"], v)
+			}
+			w.until("all", func(s Status) bool { return s.Partitions[0].Lag == 101 && s.Partitions[0].Held > int64(100*c.size) })
+			close(finish)
+			l.requireExact(want)
+			w.stop()
+			require.NoError(t, w.wait())
+			if c.want != nil {
+				require.Equal(t, c.want, sizes)
+				return
+			}
+			require.Greater(t, len(sizes), 100*c.size/(8<<10)-1)
+			for i := range sizes[:len(sizes)-1] {
+				require.Greater(t, sizes[i], 1)
+				require.Less(t, bytes[i], 8<<10+2*c.size)
+			}
+		})
+	}
+}

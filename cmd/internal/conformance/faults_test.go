@@ -243,3 +243,25 @@ func TestHandlesThatComeAndGoLeaveNothing(t *testing.T) {
 		require.Equal(t, before, counts())
 	}
 }
+
+// Two partitions take turns with one handle, across its removals: the sequence
+// of its events grows with every one of them.
+func TestSequenceGrowsAcrossPartitionsAndRemovals(t *testing.T) {
+	t.Parallel()
+	w := newWorker(t)
+	turns := []*partition{w.partition(t, 1), w.partition(t, 2)}
+	for i := range 30 {
+		r := created(`"cmHandle":"a"`)
+		if i%2 == 1 {
+			r = register(`{"removedCmHandles":["a"]}`)
+		}
+		p := turns[(i+i/2)%2]
+		_, err := w.apply.Apply(t.Context(), p.batch(r))
+		require.NoError(t, err)
+	}
+	kinds := w.column(t, `select right(convert_from(value, 'UTF8'), 10) from ncmp_inventory.outbox where kind = 0 order by id`)
+	require.Len(t, kinds, 45)
+	for i, kind := range kinds {
+		require.Contains(t, kind, []string{".create", ".update", ".delete"}[i%3])
+	}
+}
