@@ -39,9 +39,9 @@ func propertyXPath(handle, step, name string) string {
 
 // sqlReadHandles finds each handle and its state by their xpaths, and what hangs
 // below the state by parent and last step. Each LATERAL with its LIMIT holds the
-// planner to one index look-up per row, whatever it thinks of the table's size.
-const (
-	sqlReadHandles = `
+// planner to one index look-up per row, whatever it thinks of the table's size. The
+// state is found by xpath: by parent it would be one of a dozen children.
+const sqlReadHandles = `
 select u.n, h.id,
        h.attributes ->> 'alternate-id', h.attributes ->> 'module-set-tag', h.attributes ->> 'data-producer-identifier',
        h.attributes ->> 'dmi-service-name', h.attributes ->> 'dmi-data-service-name', h.attributes ->> 'dmi-model-service-name',
@@ -53,17 +53,13 @@ from unnest($2::text[], $3::boolean[]) with ordinality as u (xpath, deep, n)
 cross join lateral (
     select f.id, f.attributes from fragment f where f.anchor_id = $1 and f.xpath = u.xpath limit 1) h
 left join lateral (
-    ` + stateByXPath + ` limit 1) s on true
+    select f.id, f.attributes from fragment f where f.anchor_id = $1 and f.xpath = u.xpath || '/state' and f.parent_id = h.id limit 1) s on true
 left join lateral (
     select f.id, f.attributes from fragment f where u.deep and f.parent_id = s.id and f.xpath like '%/lock-reason' limit 1) l on true
 left join lateral (
     select f.id from fragment f where u.deep and f.parent_id = s.id and f.xpath like '%/datastores' limit 1) d on true
 left join lateral (
     select f.id, f.attributes from fragment f where f.parent_id = d.id and f.xpath like '%/operational' limit 1) o on true`
-	// A handle has a dozen children: finding the state among them by parent
-	// costs several times as much as by xpath.
-	stateByXPath = `select f.id, f.attributes from fragment f where f.anchor_id = $1 and f.xpath = u.xpath || '/state' and f.parent_id = h.id`
-)
 
 // queueReadHandles reads handles without their properties into the snapshot,
 // and what lies below their states for those that are needed deep.
