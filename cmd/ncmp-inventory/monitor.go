@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -33,8 +34,10 @@ type monitor struct {
 	bounds config.Outbox
 	outbox *store.Outbox
 	store  *store.Store
+	group  string // the consumer group, "" if the database is not to be told
 	log    *zap.Logger
 
+	rival   atomic.Pointer[string] // another group on the database, nil if there is none
 	closed  atomic.Pointer[string] // why input has to pause, nil if it has not
 	failure atomic.Pointer[error]
 
@@ -66,9 +69,13 @@ func newMonitor(bounds config.Outbox, outbox *store.Outbox, s *store.Store, log 
 
 // run measures until ctx ends. Failures are told by readiness and tried again.
 func (m *monitor) run(ctx context.Context) {
-	counted := time.Time{}
+	counted, held := time.Time{}, time.Now()
 	for ctx.Err() == nil {
 		began := time.Now()
+		if m.group != "" && began.Sub(held) >= groupEvery {
+			m.hold(ctx)
+			held = began
+		}
 		m.measure(ctx)
 		if began.Sub(counted) >= countEvery {
 			m.count(ctx)
@@ -102,6 +109,22 @@ func (m *monitor) measure(ctx context.Context) {
 	}
 	m.age.Set(age.Seconds())
 	m.decide(l, age)
+}
+
+// hold says that the group still works on the database. A worker that was frozen
+// can find another group there; it then takes no input until that one is gone.
+func (m *monitor) hold(ctx context.Context) {
+	err := holdGroup(ctx, m.store, m.group)
+	var rival *rivalError
+	switch {
+	case errors.As(err, &rival):
+		why := rival.Error()
+		if m.rival.Swap(&why) == nil {
+			m.log.Error("input pauses", zap.Error(err))
+		}
+	case err == nil:
+		m.rival.Store(nil)
+	}
 }
 
 // count sets the gauges of handles by state. A state that NCMP does not know is
@@ -169,6 +192,9 @@ func (m *monitor) decide(l inventory.OutboxLoad, age time.Duration) {
 // gate says why no input may be taken now, "" if it may. It is called for every
 // batch, from many goroutines.
 func (m *monitor) gate() string {
+	if why := m.rival.Load(); why != nil {
+		return *why
+	}
 	if why := m.closed.Load(); why != nil {
 		return *why
 	}

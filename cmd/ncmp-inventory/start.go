@@ -87,9 +87,13 @@ func (w *worker) reachStore(ctx context.Context, committed chan<- struct{}) (*st
 			}
 		}
 		s, err := store.Open(ctx, sc)
+		if err == nil {
+			if err = holdGroup(ctx, s, w.cfg.Kafka.Group); err == nil {
+				return s, w.reg.Register(reg)
+			}
+			s.Close()
+		}
 		switch {
-		case err == nil:
-			return s, w.reg.Register(reg)
 		case ctx.Err() != nil:
 			return nil, nil
 		case !errors.Is(err, inventory.ErrTransient):

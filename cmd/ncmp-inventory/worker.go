@@ -196,6 +196,7 @@ func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int, spans *
 		relay.Published = spans.published
 	}
 	r := &running{monitor: newMonitor(c.Outbox, outbox, s, w.log, w.reg)}
+	r.monitor.group = c.Kafka.Group
 	r.relay, err = lcm.NewRelay(relay, outbox, w.client, w.log.Named("relay"), w.reg)
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ var Keys = func() []Key {
 	add(key("kafka.brokers", "", brokersKind, func(c *Config) *[]string { return &c.Kafka.Brokers },
 		"brokers to start from, host:port"))
 	add(key("kafka.group", "ncmp-inventory", textKind, func(c *Config) *string { return &c.Kafka.Group },
-		"consumer group; it shares out the work, positions belong to the database"))
+		"consumer group; it shares out the work. Positions belong to the database, on which one group works at a time"))
 	add(key("kafka.instance-id", "", textKind, func(c *Config) *string { return &c.Kafka.InstanceID },
 		"static membership: a worker that comes back under the same id within the session timeout gets its partitions back without a rebalance"))
 	add(key("kafka.session-timeout", "10s", durationKind(time.Second, time.Hour), func(c *Config) *time.Duration { return &c.Kafka.SessionTimeout },
@@ -140,8 +140,8 @@ var Keys = func() []Key {
 	add(url...)
 	add(secret("database.password", secretKind, func(c *Config) *Secret { return &c.Database.Password },
 		"password to use instead of the one in the URL; asked for with each new connection")...)
-	add(key("database.max-connections", "10", intKind(2, 1000), func(c *Config) *int { return &c.Database.MaxConnections },
-		"connections for transactions: so many partitions are written side by side; the publisher has up to four of its own"))
+	add(key("database.max-connections", "4", intKind(2, 1000), func(c *Config) *int { return &c.Database.MaxConnections },
+		"connections for transactions: so many partitions are written side by side, two for each core of the database are enough; the publisher has up to four of its own"))
 	add(key("database.migrate", "on", boolKind, func(c *Config) *bool { return &c.Database.Migrate },
 		"create or upgrade the tables when the worker starts; off leaves that to the migrate command"))
 	add(key("database.on-rewind", "halt", choiceKind("halt", "replay"), func(c *Config) *string { return &c.Database.OnRewind },
@@ -154,7 +154,7 @@ var Keys = func() []Key {
 
 	add(key("batch.max-records", "2000", intKind(1, 100_000), func(c *Config) *int { return &c.Batch.MaxRecords },
 		"records of one transaction"))
-	add(key("batch.max-bytes", "4MiB", sizeKind(1<<10, 1<<30), func(c *Config) *int64 { return &c.Batch.MaxBytes },
+	add(key("batch.max-bytes", "256KiB", sizeKind(1<<10, 1<<30), func(c *Config) *int64 { return &c.Batch.MaxBytes },
 		"bytes of one transaction; a larger record goes alone"))
 	add(key("batch.linger", "0", durationKind(0, time.Minute), func(c *Config) *time.Duration { return &c.Batch.Linger },
 		"how long a batch waits to fill; at 0 the next one gathers while a transaction runs"))
