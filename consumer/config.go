@@ -50,7 +50,7 @@ type Config struct {
 	OnRewind string
 
 	MaxRecords int           // records in a batch: 2000
-	MaxBytes   int           // bytes in a batch, before the last record: 4 MiB
+	MaxBytes   int           // bytes in a batch, before the last record: 256 KiB
 	Linger     time.Duration // how long a batch waits to grow: 0
 	// Memory bounds the bytes in flight, over all partitions: 64 MiB. One
 	// record batch of the broker can be beyond it.
@@ -79,7 +79,7 @@ func DefaultConfig() Config {
 		SessionTimeout: 10 * time.Second, HeartbeatInterval: 500 * time.Millisecond,
 		RebalanceTimeout: time.Minute, MetadataInterval: 5 * time.Second,
 		Start: Earliest, OnGap: Halt, OnRewind: Halt,
-		MaxRecords: 2000, MaxBytes: 4 << 20, Memory: 64 << 20, MaxExpanded: 64 << 20,
+		MaxRecords: 2000, MaxBytes: 256 << 10, Memory: 64 << 20, MaxExpanded: 64 << 20,
 		DeadLettersHaltAfter: 1000,
 		DrainTimeout:         25 * time.Second, StallTimeout: 5 * time.Minute, RecheckInterval: 5 * time.Second,
 	}

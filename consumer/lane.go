@@ -235,8 +235,8 @@ func (l *lane) cut() *inventory.Batch {
 		Partition: l.part, First: l.next, Next: l.next, OwnerEpoch: l.owner, LeaderEpoch: l.epoch,
 		DeadRun: l.deadRun, DeadRunBefore: l.deadRun,
 	}
-	n, bytes := 0, 0
-	for n < cfg.MaxRecords && bytes < l.batchBytes {
+	n, bytes, entries := 0, 0, 0
+	for n < cfg.MaxRecords && bytes < l.batchBytes && entries < maxEntries {
 		if l.reader.left == 0 {
 			var ok bool
 			if l.span, ok = l.box.take(); !ok {
@@ -278,6 +278,7 @@ func (l *lane) cut() *inventory.Batch {
 			l.c.decoder.Decode(r, l.heartbeats)
 			n++
 			bytes += r.Bytes
+			entries += entriesOf(r)
 			b.Next, b.LeaderEpoch = r.Offset+1, r.LeaderEpoch
 			if b.DeadRun++; r.Dead == nil {
 				b.DeadRun = 0
@@ -291,6 +292,19 @@ func (l *lane) cut() *inventory.Batch {
 		}
 	}
 	return l.close(b, n)
+}
+
+// maxEntries bounds a batch beside records and bytes: a hundred removals are a
+// kilobyte of input, and thousands of rows and messages. PostgreSQL gains
+// nothing from more than some hundred handles in a transaction.
+const maxEntries = 1000
+
+func entriesOf(r *inventory.Record) int {
+	n := 0
+	for i := range r.Events {
+		n += len(r.Events[i].Items)
+	}
+	return n
 }
 
 // record hands out slot n, cleaned.

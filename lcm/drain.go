@@ -24,6 +24,11 @@ const (
 	// something.
 	idleWakes = 3
 	idleGap   = 10 * time.Millisecond
+	// After a round of fewer than fullRound rows the next waits for gatherGap:
+	// under load more gathers meanwhile, and reading the outbox costs the
+	// database about the same for one row as for a thousand.
+	fullRound = 1000
+	gatherGap = 5 * time.Millisecond
 )
 
 // drain publishes one kind of message to its topic under one producer epoch.
@@ -85,6 +90,7 @@ func (d *drain) run(hard, soft context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		few := 0 < len(rows) && len(rows) < fullRound
 		started := d.dispatch(hard, rows)
 		if soft.Err() != nil && started == 0 && d.busy == 0 && len(d.acked) == 0 {
 			return nil
@@ -99,6 +105,9 @@ func (d *drain) run(hard, soft context.Context) (err error) {
 		}
 		if err := d.look(hard); err != nil {
 			return err
+		}
+		if few && soft.Err() == nil {
+			pause(soft.Done(), gatherGap)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (a *app) worker(ctx context.Context, create bool) error {
 		return err
 	}
 	w.level, w.createTopics = &level, create
-	limitMemory(log)
+	limitMemory(c.Limits.Memory, log)
 	log.Info("ncmp-inventory worker", zap.String("version", version()))
 	defer a.reloadLevel(ctx, log, level)()
 	return w.Run(ctx)
@@ -83,21 +83,33 @@ func (a *app) reloadLevel(ctx context.Context, log *zap.Logger, level zap.Atomic
 // and what a burst needs.
 const memoryShare = 0.9
 
-// limitMemory sets a soft limit from the container's own, unless GOMEMLIMIT
-// does: else the runtime learns of it only by being killed.
-func limitMemory(log *zap.Logger) {
+// memoryBeside is what the worker may use beside the input in flight before the
+// runtime collects harder, where no container sets a limit: decoded events,
+// rows and messages of the transactions under way come to about as much.
+const memoryBeside = 64 << 20
+
+// limitMemory sets a soft limit, unless GOMEMLIMIT does: from the container's
+// own, which the runtime would learn of only by being killed, else from what
+// the worker needs, so that it does not grow to twice that between collections.
+func limitMemory(inFlight int64, log *zap.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
+	if limit, ok := containerMemory(); ok {
+		limit = int64(float64(limit) * memoryShare)
+		debug.SetMemoryLimit(limit)
+		log.Info("soft memory limit set from the container's", zap.Int64("bytes", limit))
+		return
+	}
+	debug.SetMemoryLimit(inFlight + memoryBeside)
+}
+
+// containerMemory is the memory that the container may use, if it is bounded.
+func containerMemory() (int64, bool) {
 	b, err := os.ReadFile("/sys/fs/cgroup/memory.max")
 	if err != nil {
-		return // no container, or none of the second version
+		return 0, false // no container, or none of the second version
 	}
 	limit, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil {
-		return // "max": no limit
-	}
-	limit = int64(float64(limit) * memoryShare)
-	debug.SetMemoryLimit(limit)
-	log.Info("soft memory limit set from the container's", zap.Int64("bytes", limit))
+	return limit, err == nil // "max" is no limit
 }
