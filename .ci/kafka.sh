@@ -5,6 +5,7 @@
 #   .ci/kafka.sh down     stop it and remove its data
 #   .ci/kafka.sh address  print the address of the running one
 #   .ci/kafka.sh run CMD… start it, run CMD with NCMP_TEST_KAFKA_BROKERS set, stop it
+#   .ci/kafka.sh libs     fetch the jars and print their directory
 #
 # Its state lives in $KAFKA_DIR (default: .cache/kafka of this project; the jars
 # stay there, the data does not). Ports are chosen free. Needs Java 17 and Maven.
@@ -131,6 +132,7 @@ case ${1:-} in
 up) up ;;
 down) down ;;
 address) alive && cat "$run/address" ;;
+libs) fetch && echo "$libs" ;;
 run)
   shift
   trap down EXIT
@@ -139,7 +141,7 @@ run)
   "$@"
   ;;
 *)
-  sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,10p' >&2
+  sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,11p' >&2
   exit 2
   ;;
 esac

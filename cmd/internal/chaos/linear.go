@@ -171,7 +171,7 @@ func (l *cluster) search(p *spot) *spot {
 	}
 	l.visited[mark] = true
 	for i := range l.ops {
-		if next, _, _ := l.try(p, i); next != nil {
+		if next, _ := l.try(p, i); next != nil {
 			if end := l.search(next); end != nil {
 				return end
 			}
@@ -184,7 +184,7 @@ func (l *cluster) search(p *spot) *spot {
 // later could not help any other.
 func (l *cluster) settle(p *spot) (*spot, bool) {
 	for i := range l.ops {
-		if next, changes, _ := l.try(p, i); next != nil && !changes {
+		if next, changes := l.try(p, i); next != nil && !changes {
 			return next, true
 		}
 	}
@@ -193,45 +193,50 @@ func (l *cluster) settle(p *spot) (*spot, bool) {
 
 // try is the spot after the next operation of partition i, nil if it does not
 // fit what was observed.
-func (l *cluster) try(p *spot, i int) (next *spot, changes bool, why string) {
+func (l *cluster) try(p *spot, i int) (next *spot, changes bool) {
 	if p.at[i] == len(l.ops[i]) {
-		return nil, false, ""
+		return nil, false
 	}
 	op := l.ops[i][p.at[i]]
 	m := p.m.clone()
-	res := m.apply(op.e)
+	res := m.apply(op.e, op.s.Key)
 	if op.answer != nil {
 		if d := differs(op.answer, op.s, op.e.ID, &res); d != "" {
-			return nil, false, l.note(p, op, d)
+			l.note(p, op, d)
+			return nil, false
 		}
 	}
 	if op.told != len(res.effects) {
-		return nil, false, l.note(p, op, fmt.Sprintf("it caused %d events, not %d", op.told, len(res.effects)))
+		l.note(p, op, fmt.Sprintf("it caused %d events, not %d", op.told, len(res.effects)))
+		return nil, false
 	}
 	seen := maps.Clone(p.told)
 	for _, f := range res.effects {
 		at := stream{f.trust, f.handle}
 		events := l.seen[at]
 		if seen[at] == len(events) {
-			return nil, false, l.note(p, op, "no event tells it")
+			l.note(p, op, "no event tells it")
+			return nil, false
 		}
 		want := expectation{f, op.s.eventID(0, f.place), op.s, op.e}
 		t := events[seen[at]]
 		if t.id != want.id {
-			return nil, false, l.note(p, op, "another event comes first: "+t.id)
+			l.note(p, op, "another event comes first: "+t.id)
+			return nil, false
 		}
 		if d := contents(want, t); d != "" {
-			return nil, false, l.note(p, op, d)
+			l.note(p, op, d)
+			return nil, false
 		}
 		seen[at]++
 	}
 	next = &spot{at: slices.Clone(p.at), told: seen, m: m}
 	next.at[i]++
-	return next, len(res.effects) > 0 || m.fingerprint() != p.m.fingerprint(), ""
+	return next, len(res.effects) > 0 || m.fingerprint() != p.m.fingerprint()
 }
 
 // note keeps, of the furthest spot, why it went no further.
-func (l *cluster) note(p *spot, op *operation, why string) string {
+func (l *cluster) note(p *spot, op *operation, why string) {
 	depth := 0
 	for _, n := range p.at {
 		depth += n
@@ -242,7 +247,6 @@ func (l *cluster) note(p *spot, op *operation, why string) string {
 	if depth == l.deepest && len(l.stuck) < 600 {
 		l.stuck += fmt.Sprintf("; after %d events, %s event %s: %s", depth, op.s, op.e.ID, why)
 	}
-	return why
 }
 
 // explained says that all is told and the rows are those that are stored.

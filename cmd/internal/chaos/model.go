@@ -95,14 +95,14 @@ type run struct {
 	created, removed map[string]bool // by this event
 }
 
-// apply changes the model by one event.
-func (m *model) apply(e *Event) result {
+// apply changes the model by one event, of a record with a key.
+func (m *model) apply(e *Event, key []byte) result {
 	r := &run{m: m, created: map[string]bool{}, removed: map[string]bool{}}
 	switch {
 	case e.Registration != nil:
 		r.registration(e.Registration)
 	case e.Beat != nil:
-		r.heartbeat(e.ID, e.Beat.Level)
+		r.heartbeat(e.ID, string(key), e.Beat.Level)
 	default:
 		for i := range e.States {
 			r.entry(opState, e.States[i].ID, func() string { return r.state(&e.States[i], place{op: opState, index: i}) })
@@ -405,11 +405,15 @@ func visible(h *handle) any {
 	return *h.sync
 }
 
-func (r *run) heartbeat(id, level string) {
+// heartbeat is about the handle that the event's id names, or else the key.
+func (r *run) heartbeat(id, key, level string) {
 	at := place{op: opHeartbeat, step: stepTrust}
 	r.entry(opHeartbeat, id, func() string {
 		if level != trustNone && level != trustComplete {
 			return codeUnknown
+		}
+		if r.m.handles[id] == nil {
+			id = key
 		}
 		if r.m.handles[id] == nil {
 			return codeNotFound

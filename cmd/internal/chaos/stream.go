@@ -64,9 +64,11 @@ func (s *Stream) Next() Input {
 
 func (h *home) next() Input {
 	in := Input{Topic: h.Topic, Partition: h.Partition, Cluster: -1}
+	if h.r.IntN(4) > 0 {
+		in.Key = []byte(h.handle())
+	}
 	switch n := h.r.IntN(100); {
 	case n < 4:
-		in.Key = []byte(h.handle())
 		g := garbage[h.r.IntN(len(garbage))](&in, h.eventID(), h.handle())
 		// On the heartbeats topic a foreign type is a heartbeat without a level.
 		if g.Reason == "unknown-type" && h.Heartbeats {
@@ -75,7 +77,6 @@ func (h *home) next() Input {
 		}
 		in.Garbage = &g
 	case n < 5:
-		in.Key = []byte(h.handle())
 		if h.r.IntN(2) == 0 {
 			in.Value = []byte{}
 		}
@@ -85,21 +86,18 @@ func (h *home) next() Input {
 		in = h.sharedInput()
 	case n < 28:
 		for range 2 + h.r.IntN(2) {
-			in.Events = append(in.Events, h.event())
+			in.Events = append(in.Events, h.event(in.Key))
 		}
 	default:
-		in.Events = []Event{h.event()}
+		in.Events = []Event{h.event(in.Key)}
 	}
 	if in.Events != nil && in.Value == nil {
 		in.encode(h.r)
 	}
-	if in.Key == nil && h.r.IntN(4) > 0 {
-		in.Key = []byte(h.handle())
-	}
 	// A batch was applied to the model while it was drawn.
 	if len(in.Events) > 0 && in.Cluster < 0 && len(h.recent) > 0 && h.repeats(in) {
 		for i := range in.Events {
-			h.m.apply(&in.Events[i])
+			h.m.apply(&in.Events[i], in.Key)
 		}
 	}
 	if h.recent = append(h.recent, in); len(h.recent) > 40 {
@@ -135,7 +133,7 @@ func (h *home) id(n int) string {
 
 // event draws an event about the home's own handles and applies it to the model,
 // so that what follows makes sense.
-func (h *home) event() Event {
+func (h *home) event(key []byte) Event {
 	e := Event{Source: "/chaos"}
 	switch n := h.r.IntN(100); {
 	case n < 50:
@@ -160,7 +158,7 @@ func (h *home) event() Event {
 	case 3:
 		e.Correlation = "corr-" + e.ID
 	}
-	h.m.apply(&e)
+	h.m.apply(&e, key)
 	return e
 }
 

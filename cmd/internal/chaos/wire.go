@@ -202,7 +202,7 @@ var garbage = []func(in *Input, id, handle string) Garbage{
 		return fmt.Sprintf(`{"updatedCmHandles":[{"cmHandle":%q,"dataProducerIdentifier":"\ud800"}]}`, h)
 	}),
 	registrationWith("invalid-utf8", func(h string) string {
-		return fmt.Sprintf(`{"updatedCmHandles":[{"cmHandle":%q,"dataProducerIdentifier":"%s"}]}`, h, "\xff\xfe")
+		return fmt.Sprintf(`{"updatedCmHandles":[{"cmHandle":%q,"dataProducerIdentifier":"`, h) + "\xff\xfe" + `"}]}`
 	}),
 	registrationWith("trailing-data", func(h string) string { return fmt.Sprintf(`{"removedCmHandles":[%q]} true`, h) }),
 	registrationWith("no-data", func(string) string { return "" }),

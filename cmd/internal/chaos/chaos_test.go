@@ -1,0 +1,143 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+)
+
+var (
+	flagTime  = flag.Duration("chaos.time", 6*time.Second, "how long faults are injected")
+	flagSeed  = flag.Uint64("chaos.seed", 1, "decides the events and the faults")
+	flagRate  = flag.Int("chaos.rate", 150, "input records in a second")
+	flagKafka = flag.String("chaos.kafka", "embedded", "the broker: embedded or apache")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Workers are killed, frozen, stopped and replaced, servers crash and go away,
+// networks break; in the end everything is as if nothing had happened. Without
+// flags it is a run of seconds; see `make chaos`.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	o := options{
+		seed: *flagSeed, duration: *flagTime, rate: *flagRate, apache: *flagKafka == "apache",
+		session: 3 * time.Second, workers: 3, quiet: 6 * time.Second,
+	}
+	if o.duration < time.Minute {
+		o.session, o.workers, o.quiet = 1500*time.Millisecond, 2, time.Second
+	}
+	t.Logf("seed %d, %s of faults, %d records in a second", o.seed, o.duration, o.rate)
+	w := newWorld(t, o)
+	for range o.workers {
+		m, err := w.startMember()
+		require.NoError(t, err)
+		w.slots = append(w.slots, m)
+	}
+	began := time.Now()
+	w.inject()
+	w.settle()
+	took := time.Since(began)
+	for _, m := range w.slots {
+		require.NoError(t, m.terminate())
+	}
+	w.slots = nil
+	w.alive.Wait()
+	w.requireVerified()
+	w.requireNoSecretLogged()
+	h := w.collect()
+	r := Check(h)
+	w.show(r, took)
+	require.Empty(t, w.faults)
+	require.True(t, r.OK(), "%s", strings.Join(r.Faults, "\n"))
+}
+
+// inject runs producer, watch and both lanes of faults until the time is over.
+func (w *world) inject() {
+	w.Helper()
+	watching, seen := context.WithCancel(context.Background())
+	var watcher errgroup.Group
+	watcher.Go(func() error { return w.watch.run(watching) })
+	w.Cleanup(func() {
+		seen()
+		require.NoError(w, watcher.Wait())
+	})
+	ctx, cancel := context.WithTimeout(w.Context(), w.duration)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.producer.run(ctx) })
+	g.Go(func() error { return w.lane(ctx, rand.New(rand.NewPCG(w.seed, 1001)), ofWorkers) })
+	g.Go(func() error { return w.lane(ctx, rand.New(rand.NewPCG(w.seed, 1002)), ofServers) })
+	require.NoError(w, g.Wait())
+}
+
+// requireVerified lets the program look for anything wrong.
+func (w *world) requireVerified() {
+	w.Helper()
+	out, err := exec.CommandContext(w.Context(), w.program, append([]string{"verify"}, w.flags(w.direct)...)...).CombinedOutput()
+	require.NoError(w, err, "%s", out)
+}
+
+func (w *world) requireNoSecretLogged() {
+	w.Helper()
+	logs, err := filepath.Glob(filepath.Join(w.dir, "worker-*.log"))
+	require.NoError(w, err)
+	require.NotEmpty(w, logs)
+	found, err := secretsIn(logs)
+	require.NoError(w, err)
+	require.Empty(w, found, "logs with private values")
+}
+
+// show prints what was done and what came of it.
+func (w *world) show(r *Report, took time.Duration) {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(&b, "\nseed %d, %s, faults for %s, %s in all\n\n", w.seed, w.kafka.name(), w.duration, took.Round(time.Second))
+	fmt.Fprintln(t, "FAULT\tTIMES\tWORST PAUSE\tAFTER ITS END")
+	byKind := map[string][]injected{}
+	var kinds []string
+	for _, f := range w.injected {
+		if byKind[f.kind] == nil {
+			kinds = append(kinds, f.kind)
+		}
+		byKind[f.kind] = append(byKind[f.kind], f)
+	}
+	slices.Sort(kinds)
+	for _, kind := range kinds {
+		var pause, after time.Duration
+		for _, f := range byKind[kind] {
+			p, a := w.watch.worst(f.from, f.to)
+			pause, after = max(pause, p), max(after, a)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.1f s\t%.1f s\n", kind, len(byKind[kind]), pause.Seconds(), after.Seconds())
+	}
+	fmt.Fprintln(t)
+	for _, line := range []struct {
+		what string
+		n    int
+	}{
+		{"faults", len(w.injected)}, {"worker processes", w.people}, {"records in", r.Records}, {"events in", r.Events}, {"handles", r.Handles},
+		{"LCM and inventory events checked", r.Effects}, {"outcomes checked", r.Outcomes}, {"dead letters checked", r.DeadLetters},
+		{"groups of shared handles", r.Clusters}, {"sent again, as allowed", r.Repeated},
+		{"lost", r.Lost}, {"doubled", r.Doubled}, {"out of order", r.OutOfOrder}, {"otherwise wrong", r.Wrong},
+	} {
+		fmt.Fprintf(t, "%s\t%d\n", line.what, line.n)
+	}
+	if len(w.stops) > 0 {
+		fmt.Fprintf(t, "clean stops\t%d, the longest %.1f s\n", len(w.stops), slices.Max(w.stops).Seconds())
+	}
+	require.NoError(w, t.Flush())
+	w.Log(b.String())
+}

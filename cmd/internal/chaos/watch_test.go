@@ -1,0 +1,113 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// watch follows the outcomes as a user does, and measures pauses: how long a
+// partition's records stayed unanswered while none of it was answered.
+type watch struct {
+	w      *world
+	client *kgo.Client
+
+	mu     sync.Mutex
+	homes  map[source]*progress
+	pauses []pausing
+}
+
+type progress struct {
+	waiting  []written // not yet answered, in order
+	answered time.Time // when the last answer came
+}
+
+type written struct {
+	offset int64
+	at     time.Time
+}
+
+// pausing is one pause of a partition.
+type pausing struct{ from, to time.Time }
+
+// notable is the shortest pause that is kept.
+const notable = 200 * time.Millisecond
+
+func newWatch(w *world) *watch {
+	return &watch{w: w, homes: map[source]*progress{}, client: w.client(kgo.ConsumeTopics(topicOutcomes), kgo.FetchMaxWait(100*time.Millisecond))}
+}
+
+func (a *watch) home(h source) *progress {
+	p := a.homes[h]
+	if p == nil {
+		p = &progress{}
+		a.homes[h] = p
+	}
+	return p
+}
+
+// wrote notes a record that waits for its outcome from now on.
+func (a *watch) wrote(h source, offset int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.home(h)
+	p.waiting = append(p.waiting, written{offset, time.Now()})
+}
+
+func (a *watch) run(ctx context.Context) error {
+	for {
+		fetches := a.client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		fetches.EachRecord(a.outcome) // errors are those of an outage; the client goes on
+	}
+}
+
+func (a *watch) outcome(r *kgo.Record) {
+	var b struct {
+		Source struct {
+			Topic     string
+			Partition int32
+			Offset    int64
+		}
+	}
+	if err := json.Unmarshal(r.Value, &b); err != nil {
+		a.w.fault("outcome at %d/%d: %v", r.Partition, r.Offset, err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.home(source{b.Source.Topic, b.Source.Partition})
+	if len(p.waiting) == 0 || p.waiting[0].offset > b.Source.Offset {
+		return
+	}
+	now, from := time.Now(), p.waiting[0].at
+	if from.Before(p.answered) {
+		from = p.answered
+	}
+	if now.Sub(from) >= notable {
+		a.pauses = append(a.pauses, pausing{from, now})
+	}
+	p.answered = now
+	for len(p.waiting) > 0 && p.waiting[0].offset <= b.Source.Offset {
+		p.waiting = p.waiting[1:]
+	}
+}
+
+// worst is the longest pause that overlaps a time, and how long one lasted
+// beyond it.
+func (a *watch) worst(from, to time.Time) (pause, after time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.pauses {
+		if p.to.Before(from) || p.from.After(to) {
+			continue
+		}
+		pause, after = max(pause, p.to.Sub(p.from)), max(after, p.to.Sub(to))
+	}
+	return pause, after
+}
