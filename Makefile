@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 HANDLES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race cover bench bench-compare fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka check-deploy demo ci clean
+.PHONY: help build test race cover chaos bench bench-compare fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka check-deploy demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ race: ## all tests with the race detector
 cover: ## all tests, with their coverage of all packages
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./...
 	$(GO) tool cover -func=coverage.out | tail -n 1
+
+chaos: ## everything fails at random, and nothing may be lost; TIME=15m, SEED=7, KAFKA=embedded
+	$(GO) test ./cmd/internal/chaos -run '^TestChaos$$' -count=1 -v -timeout 0 \
+	  -chaos.time $(or $(TIME),15m) -chaos.seed $(or $(SEED),0) -chaos.kafka $(or $(KAFKA),apache)
 
 bench: ## the benchmarks beside the code (`ncmp-inventory bench` measures the whole)
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -20,7 +20,7 @@ import (
 
 var (
 	flagTime  = flag.Duration("chaos.time", 6*time.Second, "how long faults are injected")
-	flagSeed  = flag.Uint64("chaos.seed", 1, "decides the events and the faults")
+	flagSeed  = flag.Uint64("chaos.seed", 1, "decides the events and the faults; 0 is drawn from the clock")
 	flagRate  = flag.Int("chaos.rate", 150, "input records in a second")
 	flagKafka = flag.String("chaos.kafka", "embedded", "the broker: embedded or apache")
 )
@@ -38,6 +38,9 @@ func TestChaos(t *testing.T) {
 	}
 	if o.duration < time.Minute {
 		o.session, o.workers, o.quiet = 1500*time.Millisecond, 2, time.Second
+	}
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}
 	t.Logf("seed %d, %s of faults, %d records in a second", o.seed, o.duration, o.rate)
 	w := newWorld(t, o)

@@ -72,7 +72,7 @@ func (w *world) lane(ctx context.Context, r *rand.Rand, kinds []fault) error {
 func (w *world) between(r *rand.Rand, low, high time.Duration) time.Duration {
 	d := low + time.Duration(r.Int64N(int64(high-low)))
 	if w.duration < 5*time.Minute {
-		d = max(d*(w.duration/time.Second)/300, min(low, 300*time.Millisecond))
+		d = max(time.Duration(float64(d)*w.duration.Minutes()/5), min(low, 300*time.Millisecond))
 	}
 	return d
 }
