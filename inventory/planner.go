@@ -44,11 +44,28 @@ func PlanBatch(b *Batch, s *Snapshot, now time.Time, cfg PlannerConfig, enc Enco
 			Transitions: map[Move]int{}, DeadLetters: map[string]int{},
 		}},
 	}
+	if cfg.Facts {
+		p.plan.Facts = make([]Fact, 0, b.mostFacts())
+	}
 	for i := range b.Records {
 		p.record(&b.Records[i])
 	}
 	p.finish()
 	return p.plan
+}
+
+// mostFacts is about how many facts a batch can have: a removal is two.
+func (b *Batch) mostFacts() (n int) {
+	for i := range b.Records {
+		for j := range b.Records[i].Events {
+			for k := range b.Records[i].Events[j].Items {
+				if n++; b.Records[i].Events[j].Items[k].Op == OpRemove {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // working is one handle while its batch is planned.

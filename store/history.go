@@ -27,10 +27,10 @@ order by u.n`
 // was gathered when there is too much, and returns the batch to go on with.
 func (t *transaction) queueFacts(ctx context.Context, b *pgx.Batch, facts []inventory.Fact) (*pgx.Batch, error) {
 	for len(facts) > 0 {
-		n, size := 0, 0
-		var f factSet
-		for n < len(facts) && n < chunkRows && size < chunkMessageBytes {
-			size += f.add(&facts[n])
+		n := 0
+		f := newFactSet(min(len(facts), chunkRows))
+		for n < len(facts) && n < chunkRows && f.size() < chunkMessageBytes {
+			f.add(&facts[n])
 			n++
 		}
 		b.Queue(sqlInsertFacts, facts[0].At, t.b.TopicID, t.b.Index,
@@ -53,10 +53,25 @@ type factSet struct {
 	offsets                  []int64
 	times                    pgtype.FlatArray[time.Time]
 	before, after            [][]byte
+
+	beforeText, afterText members
 }
 
-func (s *factSet) add(f *inventory.Fact) (size int) {
-	before, after := factTexts(f)
+func newFactSet(n int) *factSet {
+	const typical = 80 // bytes of a text
+	texts, strings := make([][]byte, 2*n), make([]string, 3*n)
+	return &factSet{
+		handles: strings[:0:n], causes: strings[n : n : 2*n], sources: strings[2*n : 2*n],
+		steps: make([]int16, 0, n), events: make([]pgtype.UUID, 0, n), offsets: make([]int64, 0, n), times: make([]time.Time, 0, n),
+		before: texts[:0:n], after: texts[n:n],
+		beforeText: members{b: make([]byte, 0, typical*n)}, afterText: members{b: make([]byte, 0, typical*n)},
+	}
+}
+
+func (s *factSet) size() int { return len(s.beforeText.b) + len(s.afterText.b) }
+
+func (s *factSet) add(f *inventory.Fact) {
+	factTexts(&s.beforeText, &s.afterText, f)
 	s.handles = append(s.handles, f.ID)
 	s.causes = append(s.causes, f.Cause.ID)
 	s.sources = append(s.sources, f.Cause.Source)
@@ -64,9 +79,8 @@ func (s *factSet) add(f *inventory.Fact) (size int) {
 	s.events = append(s.events, pgtype.UUID{Bytes: f.EventID, Valid: f.EventID != uuid.Nil})
 	s.offsets = append(s.offsets, f.Offset)
 	s.times = append(s.times, sourceTime(f))
-	s.before = append(s.before, before)
-	s.after = append(s.after, after)
-	return len(before) + len(after)
+	s.before = append(s.before, s.beforeText.take())
+	s.after = append(s.after, s.afterText.take())
 }
 
 // sourceTime is the record's own time. It is foreign: a time that nobody's

@@ -8,49 +8,47 @@ import (
 	"ncmp-inventory/inventory"
 )
 
-// factTexts are the visible attributes before and after a change, as JSON
-// objects with NCMP's names; nil if there is nothing to show. Private
-// properties never are.
-func factTexts(f *inventory.Fact) (before, after []byte) {
-	var o, n members
+// factTexts writes the visible attributes before and after a change, as JSON
+// objects with NCMP's names. What has nothing to show stays empty. Private
+// properties are never shown.
+func factTexts(before, after *members, f *inventory.Fact) {
 	switch f.Step {
 	case inventory.StepTrust:
-		o.text("trustLevel", string(f.OldTrust))
-		n.text("trustLevel", string(f.NewTrust))
+		before.text("trustLevel", string(f.OldTrust))
+		after.text("trustLevel", string(f.NewTrust))
 	case inventory.StepCreate:
-		n.all(f.New)
-		n.properties(f.New.Public)
+		after.state(f.New.State.State)
+		after.dataSync(&f.New.State)
+		after.names(f.New)
+		after.properties(f.New.Public)
 	case inventory.StepDeleting:
-		o.state(f.Old.State.State)
-		n.state(inventory.Deleting)
-	case inventory.StepDelete:
-		// Properties are not read for a removal.
-		gone := *f.Old
-		gone.State = inventory.CompositeState{State: inventory.Deleting}
-		o.all(&gone)
+		before.state(f.Old.State.State)
+		after.state(inventory.Deleting)
+	case inventory.StepDelete: // properties are not read for a removal
+		before.state(inventory.Deleting)
+		before.names(f.Old)
 	default:
-		difference(&o, &n, f.Old, f.New)
+		difference(before, after, f.Old, f.New)
 	}
-	return o.close(), n.close()
 }
 
 // difference writes the attributes in which two versions of a handle differ.
-func difference(o, n *members, old, now *inventory.Handle) {
+func difference(before, after *members, old, now *inventory.Handle) {
 	if old.State.State != now.State.State {
-		o.state(old.State.State)
-		n.state(now.State.State)
+		before.state(old.State.State)
+		after.state(now.State.State)
 	}
-	if a, b := old.State, now.State; a.DataSync != b.DataSync {
-		o.dataSync(&a)
-		n.dataSync(&b)
+	if old.State.DataSync != now.State.DataSync {
+		before.dataSync(&old.State)
+		after.dataSync(&now.State)
 	}
 	if !equalLock(old.State.Lock, now.State.Lock) {
-		o.lock(old.State.Lock)
-		n.lock(now.State.Lock)
+		before.lock(old.State.Lock)
+		after.lock(now.State.Lock)
 	}
 	if a, b := syncOf(&old.State), syncOf(&now.State); a != b {
-		o.sync(a)
-		n.sync(b)
+		before.sync(a)
+		after.sync(b)
 	}
 	for _, t := range [...]struct{ name, old, now string }{
 		{"alternateId", old.AlternateID, now.AlternateID},
@@ -58,13 +56,13 @@ func difference(o, n *members, old, now *inventory.Handle) {
 		{"dataProducerIdentifier", old.DataProducerID, now.DataProducerID},
 	} {
 		if t.old != t.now {
-			o.text(t.name, t.old)
-			n.text(t.name, t.now)
+			before.text(t.name, t.old)
+			after.text(t.name, t.now)
 		}
 	}
 	if !equalProperties(old.Public, now.Public) {
-		o.properties(old.Public)
-		n.properties(now.Public)
+		before.properties(old.Public)
+		after.properties(now.Public)
 	}
 }
 
@@ -82,15 +80,35 @@ func syncOf(s *inventory.CompositeState) inventory.SyncState {
 	return *s.Operational
 }
 
-// members builds a JSON object, "" until the first member.
-type members struct{ b []byte }
+// members builds JSON objects one behind the other, in one buffer.
+type members struct {
+	b     []byte
+	start int // of the object in hand
+}
 
-func (m *members) name(name string) {
-	if m.b == nil {
-		m.b = append(make([]byte, 0, 96), '{')
-	} else {
+// take ends the object in hand and returns it, nil if it has no member.
+func (m *members) take() []byte {
+	if len(m.b) == m.start {
+		return nil
+	}
+	m.b = append(m.b, '}')
+	o := m.b[m.start:len(m.b):len(m.b)]
+	m.start = len(m.b)
+	return o
+}
+
+// next opens the object at its first member and parts members.
+func (m *members) next() {
+	switch {
+	case len(m.b) == m.start:
+		m.b = append(m.b, '{')
+	case m.b[len(m.b)-1] != '{':
 		m.b = append(m.b, ',')
 	}
+}
+
+func (m *members) name(name string) {
+	m.next()
 	m.b = append(append(append(m.b, '"'), name...), `":`...)
 }
 
@@ -107,6 +125,12 @@ func (m *members) quote(value string) {
 func (m *members) text(name, value string) {
 	m.name(name)
 	m.quote(value)
+}
+
+func (m *members) optional(name string, t inventory.Text) {
+	if t.Set {
+		m.text(name, t.Value)
+	}
 }
 
 func (m *members) state(s inventory.State) { m.text("cmHandleState", string(s)) }
@@ -129,10 +153,10 @@ func (m *members) lock(l *inventory.LockReason) {
 		return
 	}
 	m.name("lockReason")
-	var in members
-	in.optional("reason", l.Reason)
-	in.optional("details", l.Details)
-	m.nest(&in)
+	m.b = append(m.b, '{')
+	m.optional("reason", l.Reason)
+	m.optional("details", l.Details)
+	m.b = append(m.b, '}')
 }
 
 func (m *members) sync(s inventory.SyncState) {
@@ -140,41 +164,20 @@ func (m *members) sync(s inventory.SyncState) {
 	m.optional("lastSyncTime", s.LastSyncTime)
 }
 
-func (m *members) optional(name string, t inventory.Text) {
-	if t.Set {
-		m.text(name, t.Value)
-	}
-}
-
 func (m *members) properties(ps []inventory.Property) {
 	m.name("publicCmHandleProperties")
-	var in members
+	m.b = append(m.b, '{')
 	for _, p := range ps {
-		if in.b == nil {
-			in.b = append(make([]byte, 0, 64), '{')
-		} else {
-			in.b = append(in.b, ',')
-		}
-		in.quote(p.Name)
-		in.b = append(in.b, ':')
-		in.quote(p.Value)
+		m.next()
+		m.quote(p.Name)
+		m.b = append(m.b, ':')
+		m.quote(p.Value)
 	}
-	m.nest(&in)
+	m.b = append(m.b, '}')
 }
 
-func (m *members) nest(in *members) {
-	if in.b == nil {
-		m.b = append(m.b, "{}"...)
-		return
-	}
-	m.b = append(m.b, in.close()...)
-}
-
-// all writes what a handle has, but for its properties.
-func (m *members) all(h *inventory.Handle) {
-	m.state(h.State.State)
-	m.dataSync(&h.State)
-	m.lock(h.State.Lock)
+// names writes what a handle is called and belongs to.
+func (m *members) names(h *inventory.Handle) {
 	for _, t := range [...]struct{ name, value string }{
 		{"alternateId", h.AlternateID}, {"moduleSetTag", h.ModuleSetTag}, {"dataProducerIdentifier", h.DataProducerID},
 	} {
@@ -182,12 +185,4 @@ func (m *members) all(h *inventory.Handle) {
 			m.text(t.name, t.value)
 		}
 	}
-}
-
-func (m *members) close() []byte {
-	if m.b == nil {
-		return nil
-	}
-	m.b = append(m.b, '}')
-	return m.b
 }
