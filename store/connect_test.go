@@ -71,6 +71,16 @@ func TestServerThatStoppedTakingWritesIsLeft(t *testing.T) {
 	}
 }
 
+// TestSessionsKeepOnePlanOfEachStatement looks at lanes' and the publisher's.
+func TestSessionsKeepOnePlanOfEachStatement(t *testing.T) {
+	t.Parallel()
+	s := storetest.Open(t).New(t)
+	require.Equal(t, map[string]string{"plan_cache_mode": "force_generic_plan"}, settingsOf(t, s, "plan_cache_mode"))
+	var mode string
+	require.NoError(t, store.OutboxPool(newOutbox(t, s)).QueryRow(t.Context(), `show plan_cache_mode`).Scan(&mode))
+	require.Equal(t, "force_generic_plan", mode)
+}
+
 func TestPasswordIsAskedForWithEachConnection(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)

@@ -302,8 +302,13 @@ analyze ncmp_inventory.outbox`)
 	require.NoError(t, err)
 	require.Len(t, exchange(t, o, l, wide), 1000)
 
-	for _, blocked := range [][]int{{}, {1, 2}, {}, {}, {}, {}, {}} { // more often than custom plans are made
-		rows, err := store.OutboxPool(o).Query(t.Context(), "explain (analyze, buffers) "+store.ReadWindow, 0, 1000, 1<<20, 4, blocked)
+	conn, err := store.OutboxPool(o).Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "prepare w as "+store.ReadWindow)
+	require.NoError(t, err)
+	for _, blocked := range []string{"{}", "{1, 2}"} {
+		rows, err := conn.Query(t.Context(), "explain (analyze, buffers) execute w (0, 1000, 1048576, 4, '"+blocked+"')")
 		require.NoError(t, err)
 		var plan strings.Builder
 		for rows.Next() {
@@ -312,6 +317,7 @@ analyze ncmp_inventory.outbox`)
 			plan.WriteString(line + "\n")
 		}
 		require.NoError(t, rows.Err())
+		require.Contains(t, plan.String(), "kind = $1", "the plan is the one that the session keeps")
 		require.Contains(t, plan.String(), "using outbox_pkey", plan.String())
 		require.NotContains(t, plan.String(), "Seq Scan on outbox", plan.String())
 		require.NotContains(t, plan.String(), "Sort", plan.String())
