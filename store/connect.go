@@ -88,6 +88,7 @@ const sqlSetting = `select set_config(name, $2, false) from pg_settings where na
 // prepareSession checks a new connection and bounds what a frozen or vanished
 // worker can hold up: without these the rows it locked stay locked for hours.
 func (s *Store) prepareSession(ctx context.Context, conn *pgx.Conn) error {
+	registerColumns(conn.TypeMap())
 	var pid, version int
 	var syncCommit, fsync string
 	if err := conn.QueryRow(ctx, sqlSession, pgx.QueryExecModeExec).Scan(&pid, &version, &syncCommit, &fsync); err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -24,6 +25,9 @@ var Statements = map[string]struct{ SQL, Types string }{
 	"merge":      {sqlMergeLeaves, "bigint[], jsonb[], boolean[]"},
 	"delete":     {sqlDeleteFragments, "bigint[]"},
 }
+
+// RegisterColumns has a connection's types encode arrays as the store's do.
+func RegisterColumns(m *pgtype.Map) { registerColumns(m) }
 
 // DeleteSyncedData removes the data of synced handles.
 const DeleteSyncedData = sqlDeleteSyncedData
