@@ -38,28 +38,27 @@ func propertyXPath(handle, step, name string) string {
 }
 
 // sqlReadHandles finds each handle and its state by their xpaths, and what hangs
-// below the state by parent and last step. Each LATERAL with its LIMIT holds the
-// planner to one index look-up per row, whatever it thinks of the table's size. The
-// state is found by xpath: by parent it would be one of a dozen children.
+// below the state by parent. Each LATERAL with its LIMIT or OFFSET holds the planner
+// to one index look-up per row, whatever it thinks of the table's size. The state is
+// found by xpath: by parent it would be one of a dozen children. A handle comes once
+// for each row below its state, which is one or none as a rule, and told apart here.
 const sqlReadHandles = `
 select u.n, h.id,
        h.attributes ->> 'alternate-id', h.attributes ->> 'module-set-tag', h.attributes ->> 'data-producer-identifier',
        h.attributes ->> 'dmi-service-name', h.attributes ->> 'dmi-data-service-name', h.attributes ->> 'dmi-model-service-name',
        h.attributes ->> 'dmi-datajobs-read-service', h.attributes ->> 'dmi-datajobs-write-service',
        s.id, s.attributes ->> 'cm-handle-state', s.attributes ->> 'last-update-time', s.attributes ->> 'data-sync-enabled',
-       l.id, l.attributes ->> 'reason', l.attributes ->> 'details',
-       d.id, o.id, o.attributes ->> 'sync-state', o.attributes ->> 'last-sync-time'
+       c.id, c.xpath, c.attributes ->> 'reason', c.attributes ->> 'details',
+       o.id, o.attributes ->> 'sync-state', o.attributes ->> 'last-sync-time'
 from unnest($2::text[], $3::boolean[]) with ordinality as u (xpath, deep, n)
 cross join lateral (
     select f.id, f.attributes from fragment f where f.anchor_id = $1 and f.xpath = u.xpath limit 1) h
 left join lateral (
     select f.id, f.attributes from fragment f where f.anchor_id = $1 and f.xpath = u.xpath || '/state' and f.parent_id = h.id limit 1) s on true
 left join lateral (
-    select f.id, f.attributes from fragment f where u.deep and f.parent_id = s.id and f.xpath like '%/lock-reason' limit 1) l on true
+    select f.id, f.xpath, f.attributes from fragment f where u.deep and f.parent_id = s.id offset 0) c on true
 left join lateral (
-    select f.id from fragment f where u.deep and f.parent_id = s.id and f.xpath like '%/datastores' limit 1) d on true
-left join lateral (
-    select f.id, f.attributes from fragment f where f.parent_id = d.id and f.xpath like '%/operational' limit 1) o on true`
+    select f.id, f.attributes from fragment f where c.xpath like '%/datastores' and f.parent_id = c.id and f.xpath like '%/operational' limit 1) o on true`
 
 // queueReadHandles reads handles without their properties into the snapshot,
 // and what lies below their states for those that are needed deep.
@@ -68,44 +67,47 @@ func (t *transaction) queueReadHandles(b *pgx.Batch, ids []string, deep []bool) 
 		return
 	}
 	b.Queue(sqlReadHandles, t.s.anchor, handleXPaths(ids), deep).Query(func(rows pgx.Rows) error {
-		var n int64
-		var handle int64
-		var state, lock, datastores, operational pgtype.Int8
-		var alternate, tag, producer, stateName, lastUpdate, dataSync, reason, details, syncState, lastSync pgtype.Text
+		var n, handle int64
+		var state, child, operational pgtype.Int8
+		var alternate, tag, producer, stateName, lastUpdate, dataSync, xpath, reason, details, syncState, lastSync pgtype.Text
 		var dmi [len(inventory.DMINames{})]pgtype.Text
 		_, err := pgx.ForEachRow(rows, []any{
 			&n, &handle, &alternate, &tag, &producer, &dmi[0], &dmi[1], &dmi[2], &dmi[3], &dmi[4],
-			&state, &stateName, &lastUpdate, &dataSync, &lock, &reason, &details,
-			&datastores, &operational, &syncState, &lastSync,
+			&state, &stateName, &lastUpdate, &dataSync, &child, &xpath, &reason, &details,
+			&operational, &syncState, &lastSync,
 		}, func() error {
-			h := &inventory.Stored{
-				Handle: inventory.Handle{
-					ID:             ids[n-1],
-					AlternateID:    trimmed(alternate.String),
-					ModuleSetTag:   tag.String,
-					DataProducerID: producer.String,
-					State: inventory.CompositeState{
-						State:      inventory.State(stateName.String),
-						LastUpdate: lastUpdate.String,
-						DataSync:   triOf(dataSync),
-						Datastores: datastores.Valid,
+			h := t.snap.Handles[ids[n-1]]
+			if h == nil {
+				h = &inventory.Stored{
+					Handle: inventory.Handle{
+						ID:             ids[n-1],
+						AlternateID:    trimmed(alternate.String),
+						ModuleSetTag:   tag.String,
+						DataProducerID: producer.String,
+						State: inventory.CompositeState{
+							State:      inventory.State(stateName.String),
+							LastUpdate: lastUpdate.String,
+							DataSync:   triOf(dataSync),
+						},
 					},
-				},
-				Rows: inventory.Rows{
-					Handle: handle, State: state.Int64, Lock: lock.Int64,
-					Datastores: datastores.Int64, Operational: operational.Int64,
-				},
+					Rows: inventory.Rows{Handle: handle, State: state.Int64},
+				}
+				for i, d := range dmi {
+					h.DMI[i] = inventory.Text{Value: d.String, Set: d.Valid}
+				}
+				t.snap.Handles[h.ID] = h
 			}
-			for i, d := range dmi {
-				h.DMI[i] = inventory.Text{Value: d.String, Set: d.Valid}
-			}
-			if lock.Valid {
+			switch {
+			case strings.HasSuffix(xpath.String, "/lock-reason") && h.State.Lock == nil:
+				h.Rows.Lock = child.Int64
 				h.State.Lock = &inventory.LockReason{Reason: textOf(reason), Details: textOf(details)}
+			case strings.HasSuffix(xpath.String, "/datastores") && !h.State.Datastores:
+				h.Rows.Datastores, h.State.Datastores = child.Int64, true
+				if operational.Valid {
+					h.Rows.Operational = operational.Int64
+					h.State.Operational = &inventory.SyncState{State: textOf(syncState), LastSyncTime: textOf(lastSync)}
+				}
 			}
-			if operational.Valid {
-				h.State.Operational = &inventory.SyncState{State: textOf(syncState), LastSyncTime: textOf(lastSync)}
-			}
-			t.snap.Handles[h.ID] = h
 			return nil
 		})
 		return err

@@ -106,6 +106,16 @@ func TestStateReplacesTheWholeStateNode(t *testing.T) {
 		"/state/datastores/operational": `{"sync-state": "UNSYNCHRONIZED", "last-sync-time": "now"}`,
 	})
 	step(inventory.CompositeState{
+		State: inventory.Locked, LastUpdate: at, DataSync: inventory.True, Datastores: true,
+		Lock:        &inventory.LockReason{Details: inventory.SetText("both")},
+		Operational: &inventory.SyncState{State: inventory.SetText(inventory.Unsynchronized)},
+	}, map[string]string{
+		"/state":                        `{"cm-handle-state": "LOCKED", "last-update-time": "` + at + `", "data-sync-enabled": true}`,
+		"/state/lock-reason":            `{"details": "both"}`,
+		"/state/datastores":             `{}`,
+		"/state/datastores/operational": `{"sync-state": "UNSYNCHRONIZED"}`,
+	})
+	step(inventory.CompositeState{
 		State: inventory.Locked, LastUpdate: at,
 		Lock: &inventory.LockReason{Reason: inventory.SetText("MODULE_UPGRADE")},
 	}, map[string]string{
