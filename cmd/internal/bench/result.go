@@ -9,27 +9,27 @@ import (
 // Result is one workload, or one case of it, over all repetitions: medians. What
 // does not apply is zero and left out.
 type Result struct {
-	Workload string `json:"workload,omitempty"`
+	Workload string `json:"workload,omitzero"`
 	// Case tells the cases of one workload apart.
-	Case               string  `json:"case,omitempty"`
-	Handles            int     `json:"handles,omitempty"` // or devices
-	HandlesPerSecond   float64 `json:"handlesPerSecond,omitempty"`
-	FragmentsPerSecond float64 `json:"fragmentsPerSecond,omitempty"`
+	Case               string  `json:"case,omitzero"`
+	Handles            int     `json:"handles,omitzero"` // or devices
+	HandlesPerSecond   float64 `json:"handlesPerSecond,omitzero"`
+	FragmentsPerSecond float64 `json:"fragmentsPerSecond,omitzero"`
 	// Ceiling is what Ratio compares with, in the unit of the first rate
 	// above, or of P50Ms.
-	Ceiling    float64 `json:"ceiling,omitempty"`
-	Ratio      float64 `json:"ratio,omitempty"`
-	P50Ms      float64 `json:"p50Ms,omitempty"`
-	P99Ms      float64 `json:"p99Ms,omitempty"`
-	RSSMiB     float64 `json:"rssMiB,omitempty"`     // the most that one worker held
-	CPUSeconds float64 `json:"cpuSeconds,omitempty"` // of all workers
-	Published  string  `json:"published,omitempty"`
+	Ceiling    float64 `json:"ceiling,omitzero"`
+	Ratio      float64 `json:"ratio,omitzero"`
+	P50Ms      float64 `json:"p50Ms,omitzero"`
+	P99Ms      float64 `json:"p99Ms,omitzero"`
+	RSSMiB     float64 `json:"rssMiB,omitzero"`     // the most that one worker held
+	CPUSeconds float64 `json:"cpuSeconds,omitzero"` // of all workers
+	Published  string  `json:"published,omitzero"`
 	// Spread is how far the repetitions lie apart: half of the range, as a part
 	// of the median.
-	Spread float64 `json:"spread,omitempty"`
+	Spread float64 `json:"spread,omitzero"`
 	// Processes used so much in one repetition.
-	Processes []Use    `json:"processes,omitempty"`
-	Cases     []Result `json:"cases,omitempty"`
+	Processes []Use    `json:"processes,omitzero"`
+	Cases     []Result `json:"cases,omitzero"`
 
 	// Batch is how many records a worker's transaction held; Phases are the
 	// seconds that its parts took, all transactions together.
