@@ -92,7 +92,7 @@ func (w *stopwatch) stop(key string) {
 
 // settle waits until nothing is under way.
 func (w *stopwatch) settle(ctx context.Context) error {
-	err := poll(ctx, latencyPace, func() (bool, error) {
+	err := poll(ctx, func() (bool, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.sent) == 0, nil

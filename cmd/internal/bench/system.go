@@ -25,9 +25,9 @@ import (
 const (
 	// partitions of the bench's topics: as many as a busy topic should have.
 	partitions = 12
-	// endPoll is how often the topic of the LCM events is asked for its end. It
+	// pollEvery is how often the topic of the LCM events is asked for its end. It
 	// is the resolution of the clock.
-	endPoll = 10 * time.Millisecond
+	pollEvery = 10 * time.Millisecond
 	// patience is how long a system may do nothing before the run is given up.
 	patience = time.Minute
 )
@@ -174,7 +174,7 @@ func (y *system) startWorker(ctx context.Context, n int) (*workerProcess, error)
 // awaitReady returns when the worker consumes.
 func (w *workerProcess) awaitReady(ctx context.Context) error {
 	var last string
-	err := poll(ctx, 10*time.Millisecond, func() (bool, error) {
+	err := poll(ctx, func() (bool, error) {
 		if err := w.failure(); err != nil {
 			return false, err
 		}
@@ -206,8 +206,8 @@ func (w *workerProcess) get(ctx context.Context, path string) (string, int, erro
 }
 
 // poll asks again and again until done says so, fails, or patience ends.
-func poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
-	tick := time.NewTicker(every)
+func poll(ctx context.Context, done func() (bool, error)) error {
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
@@ -266,7 +266,7 @@ func (y *system) drive(ctx context.Context, events []kafka.Message, lcm int) (ti
 	g.Go(func() error {
 		for end := y.told; end < want; {
 			before := end
-			err := poll(both, endPoll, func() (ok bool, err error) {
+			err := poll(both, func() (ok bool, err error) {
 				for _, w := range y.workers {
 					if err := w.failure(); err != nil {
 						return false, err
@@ -293,7 +293,7 @@ const sqlWaiting = `select exists (select from ncmp_inventory.outbox)`
 
 // settle waits until nothing is left to do, so that it costs nobody else.
 func (y *system) settle(ctx context.Context) error {
-	err := poll(ctx, endPoll, func() (bool, error) {
+	err := poll(ctx, func() (bool, error) {
 		var waiting bool
 		err := y.conn.QueryRow(ctx, sqlWaiting).Scan(&waiting)
 		return !waiting, err
