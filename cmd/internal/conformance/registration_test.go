@@ -24,13 +24,12 @@ const (
 func TestRegistrationRules(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t)
-	reg := func(s string) string { return s }
 	for name, c := range map[string]struct {
 		before []inventory.Record
 		event  string
 		want   []string
 	}{
-		"create": {nil, reg(`{"createdCmHandles":[{"cmHandle":"a"}]}`), []string{"a create " + advised, "e: 1 ok"}},
+		"create": {nil, `{"createdCmHandles":[{"cmHandle":"a"}]}`, []string{"a create " + advised, "e: 1 ok"}},
 		"create: the same id was accepted earlier in the list, whatever the content": {
 			nil, `{"createdCmHandles":[{"cmHandle":"a"},{"cmHandle":"a"},{"cmHandle":"a","alternateId":"/x"},{"cmHandle":"b","alternateId":"/x"}]}`,
 			[]string{"a create " + advised, "b create " + fmt.Sprintf(madeOf, "/x"), "e: 2 ok; create a " + exists + "; create a " + exists},

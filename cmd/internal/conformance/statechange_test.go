@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,18 +46,11 @@ func (w *worker) below(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for xpath, attributes := range w.stored(t, "a") {
-		if rest, ok := cutPrefix(xpath, "/state"); ok {
+		if rest, ok := strings.CutPrefix(xpath, "/state"); ok {
 			out[rest] = attributes
 		}
 	}
 	return out
-}
-
-func cutPrefix(s, prefix string) (string, bool) {
-	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
-		return s, false
-	}
-	return s[len(prefix):], true
 }
 
 func TestStateChangeRules(t *testing.T) {

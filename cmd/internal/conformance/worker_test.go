@@ -264,14 +264,15 @@ func (w *worker) column(t *testing.T, sql string, args ...any) []string {
 	return out
 }
 
-// rows are the data nodes below the registry with their versions: a row that
+// versions are the data nodes with their versions: a row that
 // was written again has another one.
 func (w *worker) versions(t *testing.T) []string {
 	t.Helper()
 	return w.column(t, `select xpath || ' ' || xmin::text || ' ' || attributes::text from fragment order by xpath collate "C"`)
 }
 
-// stored is a handle's data node, by the rest of its xpath; empty if there is none.
+// stored are a handle's data nodes by the rest of their xpaths, without times;
+// empty if there are none.
 func (w *worker) stored(t *testing.T, id string) map[string]string {
 	t.Helper()
 	prefix := "/dmi-registry/cm-handles[@id='" + strings.ReplaceAll(id, "'", "''") + "']"
