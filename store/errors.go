@@ -12,6 +12,14 @@ import (
 	"ncmp-inventory/inventory"
 )
 
+// ServerError is a refusal of PostgreSQL's that no waiting mends: a password, a
+// right, a table that is missing. Message never quotes data.
+type ServerError struct{ Op, SQLState, Message string }
+
+func (e *ServerError) Error() string {
+	return fmt.Sprintf("%s: PostgreSQL says %s (SQLSTATE %s)", e.Op, e.Message, e.SQLState)
+}
+
 // class is what a database error asks for.
 type class uint8
 
@@ -104,7 +112,7 @@ func (s *Store) classify(op string, err error) error {
 		if pe == nil {
 			return fmt.Errorf("%s: %w", op, err)
 		}
-		return fmt.Errorf("%s: PostgreSQL says %s (SQLSTATE %s)", op, pe.Message, pe.Code)
+		return &ServerError{Op: op, SQLState: pe.Code, Message: pe.Message}
 	}
 	if errors.Is(err, inventory.ErrTransient) {
 		return fmt.Errorf("%s: %w", op, err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,13 +37,27 @@ func passwordSource(d config.Database) func(context.Context) (string, error) {
 }
 
 // databaseFault puts an error of opening the database, which waiting cannot
-// mend, into the words of the configuration.
+// mend, into the words of the configuration. What the store refuses by itself
+// says what to do already.
 func databaseFault(err error) error {
-	key, try := "database.url", "check user, password, database name and rights"
-	if errors.Is(err, store.ErrNotMigrated) {
-		key, try = "database.migrate", "run ncmp-inventory migrate, or switch database.migrate on"
+	fault := &config.Error{Key: "database.url", Reason: err.Error(), Cause: err}
+	try := ""
+	var server *store.ServerError
+	switch {
+	case errors.Is(err, store.ErrNotMigrated):
+		fault.Key, try = "database.migrate", "run ncmp-inventory migrate, or switch database.migrate on"
+	case errors.As(err, &server):
+		try = map[string]string{
+			"28P01": "check user and password",
+			"28000": "check the user, and what the server's pg_hba.conf lets in from here",
+			"3D000": "create the database, or correct its name",
+			"42501": "grant the right, or let a role that has it run ncmp-inventory migrate first",
+		}[server.SQLState]
 	}
-	return &config.Error{Key: key, Reason: fmt.Sprintf("%v; %s", err, try), Cause: err}
+	if try != "" {
+		fault.Reason += "; " + try
+	}
+	return fault
 }
 
 // openStore opens the database for a command: it does not wait and does not

@@ -38,13 +38,16 @@ func (a *app) worker(ctx context.Context, create bool) error {
 	defer log.Sync() //nolint:errcheck // a terminal cannot be synced
 	w, err := newWorker(c.Config, log, reg)
 	if err != nil {
+		c.Explain(err)
 		return err
 	}
 	w.level, w.createTopics = &level, create
 	limitMemory(c.Limits.Memory, log)
 	log.Info("ncmp-inventory worker", zap.String("version", version()))
 	defer a.reloadLevel(ctx, log, level)()
-	return w.Run(ctx)
+	err = w.Run(ctx)
+	c.Explain(err)
+	return err
 }
 
 // reloadLevel sets the log level anew from the configuration on each SIGHUP. The

@@ -11,10 +11,29 @@ import (
 
 // Source says where a key's value came from.
 func (l *Loaded) Source(key string) string {
-	if s, ok := l.sources[key]; ok {
-		return s
+	for _, name := range []string{key, key + fileSuffix} {
+		if s, ok := l.sources[name]; ok {
+			return s
+		}
 	}
 	return "default"
+}
+
+// Explain adds to an error about the value of a key, or to several that are
+// joined, where that value came from.
+func (l *Loaded) Explain(err error) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *Error:
+		if e.Key != "" && e.Source == "" {
+			e.Source = l.Source(e.Key)
+		}
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			l.Explain(one)
+		}
+	case interface{ Unwrap() error }:
+		l.Explain(e.Unwrap())
+	}
 }
 
 // shown are the keys worth printing: a -file variant only when it is in use.
