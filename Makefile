@@ -54,7 +54,7 @@ vulncheck: ## known vulnerabilities in what the code calls
 	.ci/tools.sh govulncheck ./...
 
 docs: ## write the generated parts of the documentation
-	$(GO) test ./cmd/ncmp-inventory -run '^(TestReadme|TestEventsReference)' -update
+	$(GO) test ./cmd/ncmp-inventory -run '^(TestReadme|TestEventsReference|TestTroubleshooting)' -update
 
 kafka-up: ## start Apache Kafka for the tests and print its address
 	@.ci/kafka.sh up

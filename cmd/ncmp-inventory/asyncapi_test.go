@@ -60,7 +60,9 @@ type asyncMessage struct {
 	Title, Summary, Description string
 	ContentType                 string `yaml:"contentType"`
 	Bindings                    struct {
-		Kafka struct{ Key struct{ Type, Description string } }
+		Kafka struct {
+			Key struct{ Type, Description string }
+		}
 	}
 	Headers, Payload yaml.Node
 	Examples         []asyncExample
