@@ -58,6 +58,8 @@ type Window struct {
 // OutboxLoad is how much waits to be published.
 type OutboxLoad struct {
 	Rows, Bytes int64
-	Oldest      time.Time // zero when empty
-	Parked      int64
+	// Oldest is the age of the oldest row that can be published: neither
+	// parked nor behind a parked one. It is zero when there is none.
+	Oldest time.Time
+	Parked int64
 }

@@ -33,6 +33,9 @@ const (
 type Config struct {
 	Version       Version       // default v1
 	LegacyHeaders LegacyHeaders // default utf8
+	// MaxOutcomeBytes bounds an outcome event: key, headers and value.
+	// Default: what Kafka's own max.message.bytes leaves, see PayloadLimit.
+	MaxOutcomeBytes int
 }
 
 func (c *Config) validate() error {
@@ -41,6 +44,9 @@ func (c *Config) validate() error {
 	}
 	if c.LegacyHeaders == "" {
 		c.LegacyHeaders = LegacyUTF8
+	}
+	if c.MaxOutcomeBytes <= 0 {
+		c.MaxOutcomeBytes = PayloadLimit(DefaultMaxMessageBytes)
 	}
 	switch c.Version {
 	case V1, V2:

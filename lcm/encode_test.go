@@ -3,6 +3,7 @@ package lcm_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -208,6 +209,36 @@ func TestInventoryEvent(t *testing.T) {
 
 	m = e.InventoryEvent(&inventory.TrustChange{EventID: goldenID, ID: "lab-17", New: inventory.TrustNone, At: goldenTime})
 	require.Equal(t, `{"data":{"attributeValueChange":[{"attributeName":"trustLevel","newAttributeValue":"NONE"}]}}`, string(m.Value))
+}
+
+func TestOutcomeFitsItsTopic(t *testing.T) {
+	t.Parallel()
+	const limit = 5000
+	e := encoder(t, lcm.Config{MaxOutcomeBytes: limit})
+	o := &inventory.Outcome{
+		EventID: goldenID, Source: &inventory.Batch{Partition: inventory.Partition{Topic: "in"}},
+		Record: &inventory.Record{Key: []byte("dmi-1")}, Cause: &inventory.Event{ID: "evt-1", Source: "/dmi"}, At: goldenTime, Succeeded: 7,
+	}
+	for i := range 12_000 {
+		o.Failures = append(o.Failures, inventory.Failure{ID: fmt.Sprint("ghost-", i), Op: inventory.OpRemove, Rejection: *inventory.Reject(inventory.CodeNotFound, "")})
+	}
+	m := e.Outcome(o)
+	size := len(m.Key) + len(m.Headers) + len(m.Value)
+	require.LessOrEqual(t, size, limit)
+	require.Greater(t, size, limit-300)
+	requireValid(t, schemas.Outcome, m)
+	var body struct {
+		Failures        []struct{ CmHandle string }
+		More, Succeeded int
+	}
+	require.NoError(t, json.Unmarshal(m.Value, &body))
+	require.Equal(t, len(o.Failures), len(body.Failures)+body.More)
+	require.Equal(t, "ghost-0", body.Failures[0].CmHandle)
+	require.Equal(t, 7, body.Succeeded)
+
+	// By default it fits a topic with Kafka's own limit.
+	m = encoder(t, lcm.Config{}).Outcome(o)
+	require.LessOrEqual(t, lcm.SizeOf(&m), lcm.DefaultMaxMessageBytes)
 }
 
 func TestOutcome(t *testing.T) {

@@ -217,6 +217,24 @@ func (o *memOutbox) Park(ctx context.Context, l inventory.Lease, kind inventory.
 	return nil
 }
 
+func (o *memOutbox) RetryParked(ctx context.Context, l inventory.Lease) (n int, err error) {
+	if err := o.allowed(ctx, "retry-parked", l.Holder); err != nil {
+		return 0, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for kind := range o.rows {
+		for i := range o.rows[kind] {
+			if o.rows[kind][i].parked {
+				o.rows[kind][i].parked = false
+				n++
+			}
+		}
+	}
+	o.change()
+	return n, nil
+}
+
 func (o *memOutbox) RelayID(ctx context.Context) (string, error) {
 	return o.relayID, o.allowed(ctx, "relay-id", "")
 }

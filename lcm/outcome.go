@@ -8,8 +8,12 @@ import (
 
 const outcomeType = "org.onap.ncmp.inventory.outcome.v1"
 
+// outcomeTail is room for what follows the failures.
+const outcomeTail = 64
+
 // Outcome encodes what became of one source event. Its key is the source
-// record's, so that outcomes keep the order of what they answer.
+// record's. An outcome that its topic would not take names as many failures as
+// fit, and in "more" how many it leaves out.
 func (e *Encoder) Outcome(o *inventory.Outcome) inventory.Message {
 	s := newScratch()
 	defer s.free()
@@ -36,13 +40,25 @@ func (e *Encoder) Outcome(o *inventory.Outcome) inventory.Message {
 	if o.Dead != nil {
 		b = appendDead(b, o.Dead)
 	}
+	more := 0
 	for i := range o.Failures {
+		whole := len(b)
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = appendFailure(b, &o.Failures[i])
+		// The scratch holds key, headers and value one after the other.
+		if len(b) > e.cfg.MaxOutcomeBytes-outcomeTail {
+			b, more = b[:whole], len(o.Failures)-i
+			break
+		}
 	}
-	b = append(b, `],"succeeded":`...)
+	b = append(b, ']')
+	if more > 0 {
+		b = append(b, `,"more":`...)
+		b = strconv.AppendInt(b, int64(more), 10)
+	}
+	b = append(b, `,"succeeded":`...)
 	b = strconv.AppendInt(b, int64(o.Succeeded), 10)
 	s.b = append(b, '}')
 	return s.message(inventory.OutcomeEvent)

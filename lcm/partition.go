@@ -94,6 +94,11 @@ func (p *partition) deliver(ctx context.Context, rows []inventory.OutboxRow) (tr
 	d := p.d
 	w := writers.Get().(*batchWriter)
 	w.codec = d.r.codec
+	if d.kind == inventory.DeadLetterRecord {
+		// The record may have come compressed, into a topic that takes no
+		// more than this one.
+		w.codec = kafka.Zstd.Codec()
+	}
 	began := time.Now()
 	batch, err := w.build(d.prod, p.seq, d.kind, rows, began.UnixMilli())
 	if err != nil {

@@ -22,6 +22,9 @@ type Outbox interface {
 	// Park sets a row aside that the broker will not take; later rows of
 	// its key wait behind it.
 	Park(ctx context.Context, l inventory.Lease, kind inventory.MessageKind, id int64, reason string) error
+	// RetryParked lets all parked rows be sent once more and returns their
+	// number.
+	RetryParked(ctx context.Context, l inventory.Lease) (int, error)
 	// RelayID is the transactional id that fences the publisher: configured,
 	// or generated once and stored. It belongs to the database.
 	RelayID(ctx context.Context) (string, error)

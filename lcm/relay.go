@@ -298,6 +298,9 @@ func (r *Relay) serve(ctx context.Context, lease inventory.Lease, asked time.Tim
 	g.Go(func() error { return r.keep(hard, done, lease, asked.Add(r.cfg.LeaseTTL)) })
 	g.Go(func() error {
 		defer close(done)
+		if err := r.retryParked(hard, ctx, lease); err != nil {
+			return err
+		}
 		var wait backoff
 		for {
 			started := time.Now()
@@ -313,6 +316,20 @@ func (r *Relay) serve(ctx context.Context, lease inventory.Lease, asked time.Tim
 		}
 	})
 	return g.Wait()
+}
+
+// retryParked lets a new publisher try once what an earlier one set aside: the
+// topic may take more by now.
+func (r *Relay) retryParked(hard, soft context.Context, lease inventory.Lease) error {
+	n := 0
+	err := r.retry(hard, soft, "retrying parked rows", func(ctx context.Context) (err error) {
+		n, err = r.outbox.RetryParked(ctx, lease)
+		return err
+	})
+	if n > 0 {
+		r.log.Info("messages that a broker would not take are sent once more", zap.Int("messages", n))
+	}
+	return err
 }
 
 // keep renews the lease until done, on the safe side of the database's clock:

@@ -57,6 +57,9 @@ const deletePublished = `
 delete from ncmp_inventory.outbox
 where kind = $3 and id = any($4::bigint[]) and ` + leaseCondition
 
+// Outcomes and dead letters (kinds 2 and 3) have no order to keep and pass a
+// parked row of their key.
+//
 // readWindow starts at the lowest id that is left, always: a row can become
 // visible after rows of higher ids were read. octet_length does not fetch a
 // value that lies apart, so rows beyond the byte limit cost little.
@@ -73,7 +76,7 @@ from (
       and (cardinality($5::int[]) = 0 or hash % $4 <> all ($5::int[]))
       and not exists (
         select from ncmp_inventory.outbox p
-        where p.kind = $1 and p.parked is not null and p.key = o.key and p.id < o.id)
+        where p.kind = $1 and p.kind in (0, 1) and p.parked is not null and p.key = o.key and p.id < o.id)
     order by id limit $2
   ) o
 ) o
@@ -155,7 +158,8 @@ update ncmp_inventory.outbox set parked = $5
 where kind = $3 and id = $4 and ` + leaseCondition
 
 // Park sets a row aside that the broker will not take. Later rows of its key
-// wait behind it, all others pass; a row without a key holds up nothing.
+// wait behind it if the kind keeps an order (LCM and inventory events); all
+// others pass, and a row without a key holds up nothing.
 func (o *Outbox) Park(ctx context.Context, l inventory.Lease, kind inventory.MessageKind, id int64, reason string) error {
 	ctx, cancel := o.s.deadline(ctx)
 	defer cancel()
@@ -194,7 +198,7 @@ const listParked = `
 select p.kind, p.id, p.key,
        coalesce(octet_length(p.key), 0) + octet_length(p.headers) + coalesce(octet_length(p.value), 0)::bigint,
        p.parked, p.created,
-       (select count(*) from ncmp_inventory.outbox w where w.kind = p.kind and w.key = p.key and w.id > p.id and w.parked is null)
+       (select count(*) from ncmp_inventory.outbox w where w.kind = p.kind and w.kind in (0, 1) and w.key = p.key and w.id > p.id and w.parked is null)
 from ncmp_inventory.outbox p where p.parked is not null
 order by p.kind, p.id limit $1`
 
@@ -247,11 +251,30 @@ func (o *Outbox) RaiseSequence(ctx context.Context, above int64) error {
 	})
 }
 
+const unparkAll = `
+update ncmp_inventory.outbox set parked = null
+where parked is not null and ` + leaseCondition + `
+`
+
+// RetryParked lets all parked rows be sent once more, as a new publisher does:
+// what the broker refused may have been changed since. It returns their number.
+func (o *Outbox) RetryParked(ctx context.Context, l inventory.Lease) (int, error) {
+	ctx, cancel := o.s.deadline(ctx)
+	defer cancel()
+	tag, err := o.pool.Exec(ctx, unparkAll, l.Holder, l.Generation)
+	return int(tag.RowsAffected()), o.s.classify("retrying parked outbox rows", err)
+}
+
+// The age is that of rows which can be published: one that is parked, or waits
+// behind a parked one, is an alarm of its own and must not stop the input.
 const outboxLoad = `
 select count(*),
        coalesce(sum(coalesce(octet_length(key), 0) + octet_length(headers) + coalesce(octet_length(value), 0)), 0)::bigint,
-       min(created), count(parked)
-from ncmp_inventory.outbox`
+       min(created) filter (where parked is null and not exists (
+           select from ncmp_inventory.outbox p
+           where p.kind = o.kind and p.kind in (0, 1) and p.parked is not null and p.key = o.key and p.id < o.id)),
+       count(parked)
+from ncmp_inventory.outbox o`
 
 // Load is how much waits to be published. It reads the whole outbox: ask it
 // every second, not every batch.

@@ -183,6 +183,38 @@ func TestParkedRowHoldsBackLaterRowsOfItsKeyOnly(t *testing.T) {
 	require.Equal(t, []int64{a1, a2, b1, none2, a3}, ids(exchange(t, o, l, wide)))
 }
 
+func TestParkedRowsNeitherStopTheInputNorOtherOutcomes(t *testing.T) {
+	t.Parallel()
+	pool, o, l := publisher(t)
+	old := put(t, pool, inventory.OutcomeEvent, []byte("dmi"), nil)
+	require.NoError(t, o.Park(t.Context(), l, inventory.OutcomeEvent, old, "too large"))
+	lcm := put(t, pool, inventory.LCMEvent, []byte("a"), nil)
+	put(t, pool, inventory.LCMEvent, []byte("a"), nil)
+	require.NoError(t, o.Park(t.Context(), l, inventory.LCMEvent, lcm, "too large"))
+	load, err := o.Load(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, load.Parked)
+	require.EqualValues(t, 3, load.Rows)
+	require.Zero(t, load.Oldest, "nothing can be published")
+
+	// An outcome has no order to keep: the next of the same key passes.
+	next := put(t, pool, inventory.OutcomeEvent, []byte("dmi"), nil)
+	got, err := o.Exchange(t.Context(), l, inventory.OutcomeEvent, nil, wide)
+	require.NoError(t, err)
+	require.Equal(t, []int64{next}, ids(got))
+	load, err = o.Load(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, load.Oldest)
+
+	// A new publisher tries once more what was set aside.
+	n, err := o.RetryParked(t.Context(), l)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	n, err = o.RetryParked(t.Context(), inventory.Lease{Holder: "gone", Generation: l.Generation})
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
 func TestBlockedPartitionsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	pool, o, l := publisher(t)

@@ -41,14 +41,26 @@ type finding struct {
 // findings are the results of several checks, and what they learned on the way.
 type findings struct {
 	list []finding
-	// maxLCMBytes is the LCM topic's max.message.bytes.
-	maxLCMBytes int
+	// limits are what some output topics take.
+	limits topicLimits
 	// missing are the topics that do not exist.
 	missing []string
 }
 
 func (f *findings) add(v verdict, what, text, key, try string) {
-	f.list = append(f.list, finding{v, what, text, key, try})
+	f.list = append(f.list, finding{v, what, oneLine(text), key, try})
+}
+
+// oneLine makes a row of a table of an error that has several lines, such as
+// one for each address that was tried. Equal ones are told once.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": ")
 }
 
 func (f *findings) worst() verdict {
@@ -94,7 +106,7 @@ func topicUses(t config.Topics) []topicUse {
 
 // checkKafka looks whether the brokers let the worker do all that it has to.
 func checkKafka(ctx context.Context, k config.Kafka, client *kafka.Client) *findings {
-	f := &findings{maxLCMBytes: lcm.DefaultMaxMessageBytes}
+	f := &findings{limits: topicLimits{lcm: lcm.DefaultMaxMessageBytes, outcomes: lcm.DefaultMaxMessageBytes}}
 	uses := topicUses(k.Topics)
 	names := make([]string, len(uses))
 	for i, u := range uses {
@@ -208,7 +220,9 @@ func (f *findings) topicConfigs(ctx context.Context, k config.Kafka, client *kaf
 				f.add(warning, "topic "+u.name, "cleanup.policy is "+c["cleanup.policy"]+": events can vanish before they are read", u.key, "set cleanup.policy to delete")
 			}
 		case u.name == k.Topics.LCMEvents && size > 0:
-			f.maxLCMBytes = size
+			f.limits.lcm = size
+		case u.name == k.Topics.Outcomes && size > 0:
+			f.limits.outcomes = size
 		case u.name == k.Topics.DeadLetters && size > 0 && size < largest+deadLetterExtra:
 			f.add(warning, "topic "+u.name, fmt.Sprintf("takes %d bytes, input topics up to %d: a large dead letter would be parked in the database", size, largest),
 				u.key, fmt.Sprintf("set its max.message.bytes to %d", largest+deadLetterExtra))
@@ -218,6 +232,9 @@ func (f *findings) topicConfigs(ctx context.Context, k config.Kafka, client *kaf
 		}
 	}
 }
+
+// topicLimits are the max.message.bytes of topics whose messages are made to fit.
+type topicLimits struct{ lcm, outcomes int }
 
 // deadLetterExtra is what the reason headers of a dead letter can add to the
 // record: texts and names are cut far below it.

@@ -60,5 +60,5 @@ func TestTheTopicsOwnLimitsAreRead(t *testing.T) {
 	f = checkKafka(t.Context(), s.cfg.Kafka, client)
 	require.Empty(t, f.missing)
 	require.Equal(t, good, f.worst(), "%+v", f.list)
-	require.Positive(t, f.maxLCMBytes)
+	require.Positive(t, f.limits.lcm)
 }

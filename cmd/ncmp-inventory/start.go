@@ -16,16 +16,16 @@ import (
 
 // reachKafka waits until the brokers answer and the LCM topic is there, whose
 // limit planning needs. What waiting cannot mend is an error.
-func (w *worker) reachKafka(ctx context.Context) (maxLCM int, err error) {
+func (w *worker) reachKafka(ctx context.Context) (limits topicLimits, err error) {
 	told := ""
 	for attempt := 0; ; attempt++ {
 		f := checkKafka(ctx, w.cfg.Kafka, w.client)
 		if ctx.Err() != nil {
-			return 0, nil
+			return limits, nil
 		}
 		if w.createTopics && len(f.missing) > 0 {
 			if err := createTopics(ctx, w.cfg.Kafka, w.client, f.missing); err != nil {
-				return 0, err
+				return limits, err
 			}
 			w.log.Info("topics created", zap.Strings("topics", f.missing))
 			w.createTopics = false
@@ -42,11 +42,11 @@ func (w *worker) reachKafka(ctx context.Context) (maxLCM int, err error) {
 			}
 		}
 		if len(faults) > 0 {
-			return 0, errors.Join(faults...)
+			return limits, errors.Join(faults...)
 		}
 		if waits == "" {
 			w.warn(f)
-			return f.maxLCMBytes, nil
+			return f.limits, nil
 		}
 		w.waitFor("kafka: " + waits)
 		if waits != told {
@@ -54,7 +54,7 @@ func (w *worker) reachKafka(ctx context.Context) (maxLCM int, err error) {
 			w.log.Warn("waiting for Kafka", zap.String("reason", waits))
 		}
 		if !pause(ctx, attempt) {
-			return 0, nil
+			return limits, nil
 		}
 	}
 }
@@ -99,10 +99,14 @@ func (w *worker) reachStore(ctx context.Context, committed chan<- struct{}) (*st
 		case !errors.Is(err, inventory.ErrTransient):
 			return nil, databaseFault(err)
 		}
-		w.waitFor("postgresql: " + err.Error())
+		what, whom := "postgresql", "waiting for PostgreSQL"
+		if rival := (*rivalError)(nil); errors.As(err, &rival) {
+			what, whom = "kafka.group", "waiting for another consumer group"
+		}
+		w.waitFor(what + ": " + err.Error())
 		if text := err.Error(); text != told {
 			told = text
-			w.log.Warn("waiting for PostgreSQL", zap.Error(err))
+			w.log.Warn(whom, zap.Error(err))
 		}
 		if !pause(ctx, attempt) {
 			return nil, nil

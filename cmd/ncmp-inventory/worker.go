@@ -117,7 +117,7 @@ func (w *worker) work(ctx context.Context) error {
 			<-told // nothing is logged after Run has returned
 		}
 	}()
-	maxLCM, err := w.reachKafka(ctx)
+	limits, err := w.reachKafka(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (w *worker) work(ctx context.Context) error {
 		}
 		defer spans.stop()
 	}
-	r, err := w.build(s, outbox, maxLCM, spans)
+	r, err := w.build(s, outbox, limits, spans)
 	if err != nil {
 		return err
 	}
@@ -165,9 +165,12 @@ func (w *worker) work(ctx context.Context) error {
 
 // build wires store → registrar → consumer and store → relay; spans, if not
 // nil, look on.
-func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int, spans *tracing) (*running, error) {
+func (w *worker) build(s *store.Store, outbox *store.Outbox, limits topicLimits, spans *tracing) (*running, error) {
 	c := &w.cfg
-	encoder, err := lcm.NewEncoder(lcm.Config{Version: lcm.Version(c.LCM.Version), LegacyHeaders: lcm.LegacyHeaders(c.LCM.LegacyHeaders)})
+	encoder, err := lcm.NewEncoder(lcm.Config{
+		Version: lcm.Version(c.LCM.Version), LegacyHeaders: lcm.LegacyHeaders(c.LCM.LegacyHeaders),
+		MaxOutcomeBytes: lcm.PayloadLimit(limits.outcomes),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +181,7 @@ func (w *worker) build(s *store.Store, outbox *store.Outbox, maxLCM int, spans *
 	rules := inventory.RegistrarConfig{PlannerConfig: inventory.PlannerConfig{
 		Events:      map[string]inventory.EventMode{"all": inventory.EventsAll, "ncmp": inventory.EventsNCMP}[c.LCM.Events],
 		Outcomes:    map[string]inventory.OutcomeMode{"failures": inventory.OutcomesFailures, "all": inventory.OutcomesAll, "off": inventory.OutcomesOff}[c.Outcomes],
-		MaxLCMBytes: lcm.PayloadLimit(maxLCM),
+		MaxLCMBytes: lcm.PayloadLimit(limits.lcm),
 		Facts:       c.History.Enabled,
 	}}
 	registrar := inventory.NewRegistrar(s, encoder, rules)
