@@ -29,6 +29,7 @@ type lane struct {
 	deadRun int
 	hint    *hint // what the group knew at assignment; nil once it was judged
 	noted   bool  // a halt is stored
+	begins  int64 // where the log began at the last look
 	span    span
 	reader  recordReader
 	records []inventory.Record
@@ -41,7 +42,7 @@ type lane struct {
 	position atomic.Int64
 	halted   atomic.Pointer[halt]
 	since    atomic.Int64 // when the batch in hand was cut, ns; 0 if none is
-	oldest   atomic.Int64 // timestamp of its first record, ms; -1 if none
+	oldest   atomic.Int64 // timestamp of its first record, or of that behind a halt, ms; -1 if none
 	calm     atomic.Int64 // when nothing was left to apply for the last time, ns
 	expanded atomic.Int64 // bytes of decompressed records in hand
 	inHand   atomic.Int64 // its records
@@ -90,40 +91,6 @@ func (l *lane) run(ctx context.Context) error {
 	return nil
 }
 
-// stop makes a halt known: one log line, not one per look.
-func (l *lane) stop(ctx context.Context, h *halt) {
-	l.box.shut()
-	if was := l.halted.Swap(h); was == nil || was.reason != h.reason {
-		l.c.m.halts.WithLabelValues(h.kind).Inc()
-		l.log.Error("partition halted: "+h.reason,
-			zap.String("kind", h.kind), zap.Int64("position", l.position.Load()),
-			zap.String("to go on", fmt.Sprintf("ncmp-inventory positions set %s %d OFFSET --dry-run", l.part.Topic, l.part.Index)))
-		l.noted = false
-	}
-	if !l.noted {
-		l.noted = l.note(ctx, h.kind, h.reason)
-	}
-}
-
-func (l *lane) resume(ctx context.Context) {
-	if l.halted.Swap(nil) != nil {
-		l.log.Info("partition goes on", zap.Int64("position", l.next))
-	}
-	if l.noted {
-		l.noted = !l.note(ctx, "", "")
-	}
-}
-
-// note stores a halt or its end. It is for people: what fails is tried again
-// when the lane looks the next time.
-func (l *lane) note(ctx context.Context, kind, reason string) bool {
-	err := l.c.positions.Halted(ctx, l.part, l.c.cfg.Owner, kind, reason)
-	if err != nil && ctx.Err() == nil {
-		l.log.Warn("the halt of a partition, or its end, could not be stored", zap.Error(err))
-	}
-	return err == nil
-}
-
 // consume applies batch after batch.
 func (l *lane) consume(ctx context.Context) error {
 	for ctx.Err() == nil {
@@ -161,7 +128,7 @@ func (l *lane) consume(ctx context.Context) error {
 func (l *lane) wait(ctx context.Context, next int64, epoch int32) error {
 	var idle <-chan time.Time
 	if l.box.caughtUp() {
-		l.calm.Store(time.Now().UnixNano())
+		defer func() { l.calm.Store(time.Now().UnixNano()) }() // until something came
 	}
 	if next > l.next {
 		t := time.NewTimer(idleDelay)

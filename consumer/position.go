@@ -52,6 +52,7 @@ func (l *lane) own(ctx context.Context) error {
 		return err
 	}
 	l.box.bounds(log)
+	l.begins = log.Start
 	if cl.Found {
 		l.position.Store(cl.Next)
 	}

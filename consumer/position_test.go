@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	kafka "github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -472,4 +473,49 @@ ncmp_inventory_partition_halted{partition="0",topic="in"} 1
 # TYPE ncmp_inventory_lag_records gauge
 ncmp_inventory_lag_records{partition="0",topic="in"} 7
 `), "ncmp_inventory_partition_halted", "ncmp_inventory_lag_records"))
+}
+
+// The lag is the age of the oldest record that was not applied: none while the
+// input is idle, the record's own while it is old, also behind a halt that this
+// worker has never seen a record of.
+func TestLagInSecondsIsTheAgeOfTheOldestRecord(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, map[string]int32{"in": 1})
+	hold := make(chan struct{})
+	l.db.before = func(ctx context.Context, b *inventory.Batch) error {
+		if len(b.Records) > 0 {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	}
+	old := func(age time.Duration, from, to int) {
+		var rs []*kgo.Record
+		for i := from; i < to; i++ {
+			rs = append(rs, &kgo.Record{Topic: "in", Value: []byte(fmt.Sprint(i)), Timestamp: time.Now().Add(-age)})
+		}
+		require.NoError(t, l.cl.ProduceSync(t.Context(), rs...).FirstErr())
+	}
+	lag := func(least, most time.Duration) func(Status) bool {
+		return func(s Status) bool {
+			return len(s.Partitions) == 1 && s.Partitions[0].LagSeconds >= least.Seconds() && s.Partitions[0].LagSeconds <= most.Seconds()
+		}
+	}
+	old(2*time.Hour, 0, 3)
+	old(time.Hour, 3, 6)
+	w := l.start("a", func(c *Config, _ *Deps) { c.MaxRecords = 3 })
+	w.until("the age of the record in hand", lag(2*time.Hour, 3*time.Hour))
+	close(hold)
+	w.until("idle", func(s Status) bool { return owns(1)(s) && s.Partitions[0].Lag == 0 && lag(0, 0)(s) })
+	w.stop()
+	require.NoError(t, w.wait())
+
+	p := l.part("in", 0)
+	l.db.set(func() { l.db.rows[keyOf(p)].next = 4 })
+	w = l.start("b", nil)
+	w.until("the age behind a halt", func(s Status) bool { return halted("")(s) && lag(time.Hour, 2*time.Hour)(s) })
+	l.db.set(func() { l.db.rows[keyOf(p)].next, l.db.rows[keyOf(p)].moved = 6, true })
+	w.until("no halt, no lag", func(s Status) bool { return s.Halted == 0 && lag(0, 0)(s) })
 }

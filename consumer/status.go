@@ -58,8 +58,9 @@ type PartitionStatus struct {
 	// is how many more wait behind an open transaction. -1 is unknown.
 	Lag, Open int64
 	// LagSeconds is the age of the oldest record that was not applied, 0
-	// when there is none. While that record was not even fetched, it is the
-	// time since the partition was last caught up: an upper bound.
+	// when there is none, also while the partition is halted. Until that
+	// record was fetched, it is the time since the partition was last caught
+	// up.
 	LagSeconds float64
 	// Held is the bytes in memory.
 	Held int64
