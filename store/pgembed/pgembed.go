@@ -367,7 +367,8 @@ func (p *process) live(started chan<- error) {
 }
 
 // awaitReady watches postmaster.pid. The file can be left over from an earlier
-// server, so it counts only if it names our child.
+// server, so it counts only if it names our child. A standby is ready when it
+// takes queries.
 func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	pid := strconv.Itoa(p.cmd.Process.Pid)
 	tick := time.NewTicker(readyPoll)
@@ -375,8 +376,10 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	for {
 		b, _ := os.ReadFile(filepath.Join(s.cfg.DataDir, "postmaster.pid"))
 		lines := strings.Split(string(b), "\n")
-		if len(lines) > 7 && lines[0] == pid && strings.TrimSpace(lines[7]) == "ready" {
-			return nil
+		if len(lines) > 7 && lines[0] == pid {
+			if status := strings.TrimSpace(lines[7]); status == "ready" || status == "standby" {
+				return nil
+			}
 		}
 		select {
 		case <-p.done:

@@ -35,7 +35,7 @@ func (w *world) client(opts ...kgo.Opt) *kgo.Client {
 		kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, w.kafka.addr())
 		}),
-		kgo.MetadataMinAge(100 * time.Millisecond), kgo.RetryTimeout(10 * time.Minute), kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
+		kgo.AlwaysRetryEOF(), kgo.MetadataMinAge(100 * time.Millisecond), kgo.RetryTimeout(10 * time.Minute), kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
 	}, opts...)...)
 	require.NoError(w, err)
 	w.Cleanup(c.Close)

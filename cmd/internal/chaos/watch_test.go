@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -14,6 +15,7 @@ import (
 type watch struct {
 	w      *world
 	client *kgo.Client
+	count  atomic.Int64 // outcomes seen
 
 	mu     sync.Mutex
 	homes  map[source]*progress
@@ -79,6 +81,7 @@ func (a *watch) outcome(r *kgo.Record) {
 		a.w.fault("outcome at %d/%d: %v", r.Partition, r.Offset, err)
 		return
 	}
+	a.count.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.home(source{b.Source.Topic, b.Source.Partition})

@@ -47,12 +47,15 @@ func (w *world) flags(databaseURL string) []string {
 
 // startMember starts a worker. Every second one reaches PostgreSQL by the proxy.
 func (w *world) startMember() (*member, error) {
+	if w.people%2 == 1 {
+		return w.startMemberAt(w.proxied)
+	}
+	return w.startMemberAt(w.direct)
+}
+
+func (w *world) startMemberAt(url string) (*member, error) {
 	w.people++
 	m := &member{w: w, name: fmt.Sprintf("worker-%d", w.people), ended: make(chan struct{})}
-	url := w.direct
-	if w.people%2 == 0 {
-		url = w.proxied
-	}
 	log, err := os.Create(filepath.Join(w.dir, m.name+".log"))
 	if err != nil {
 		return nil, err

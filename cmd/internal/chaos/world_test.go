@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -58,6 +59,7 @@ type world struct {
 	postgres        *pgembed.Server
 	pgProxy         *pgProxy
 	direct, proxied string // URLs
+	both            string // that of both servers, where there are two
 
 	producer *producer
 	watch    *watch
@@ -108,13 +110,7 @@ func newWorld(t *testing.T, o options) *world {
 	})
 	w.build()
 
-	w.postgres, err = pgembed.Start(t.Context(), pgembed.Config{DataDir: filepath.Join(w.dir, "postgres"), Params: map[string]string{
-		"fsync": "off", "full_page_writes": "off", // the machine itself does not fail here
-		"max_connections": "200", "shared_buffers": "128MB", "max_wal_size": "2GB", "jit": "off",
-		"tcp_user_timeout": "3s", "log_min_messages": "fatal",
-	}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, w.postgres.Stop(context.Background())) })
+	w.postgres = w.startPostgres("postgres", nil)
 	w.direct = w.postgres.URL("postgres")
 	w.pgProxy, w.proxied = startPGProxy(t, w.direct)
 
@@ -155,6 +151,21 @@ func newWorld(t *testing.T, o options) *world {
 		w.alive.Wait()
 	})
 	return w
+}
+
+// startPostgres starts a server on a directory of the run, which may be there.
+func (w *world) startPostgres(dir string, extra map[string]string) *pgembed.Server {
+	w.Helper()
+	params := map[string]string{
+		"fsync": "off", "full_page_writes": "off", // the machine itself does not fail here
+		"max_connections": "200", "shared_buffers": "128MB", "max_wal_size": "2GB", "jit": "off",
+		"tcp_user_timeout": "3s", "log_min_messages": "fatal",
+	}
+	maps.Copy(params, extra)
+	s, err := pgembed.Start(w.Context(), pgembed.Config{DataDir: filepath.Join(w.dir, dir), Params: params})
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, s.Stop(context.Background())) })
+	return s
 }
 
 // homes are the input partitions, one of them added after a third of the run.
