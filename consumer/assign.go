@@ -6,9 +6,10 @@ import (
 	kafka "github.com/segmentio/kafka-go"
 )
 
-// assign divides all partitions of all topics evenly among the members. What a
-// member had it keeps as far as its share goes; the rest goes, topic by topic,
-// to whoever has fewest of that topic. It is deterministic.
+// assign divides all partitions of all topics evenly among the members, and each
+// topic as well: topics differ in load. What a member had it keeps as far as its
+// shares go; the rest goes, topic by topic, to whoever has fewest of that topic.
+// It is deterministic.
 func assign(members []kafka.JoinGroupResponseMember, counts map[string]int) map[string]map[string][]int {
 	members = append([]kafka.JoinGroupResponseMember(nil), members...)
 	sort.Slice(members, func(i, j int) bool {
@@ -49,8 +50,9 @@ func assign(members []kafka.JoinGroupResponseMember, counts map[string]int) map[
 		for _, t := range topics {
 			owned := append([]int(nil), members[m].Metadata.OwnedPartitions[t]...)
 			sort.Ints(owned)
+			most := (counts[t] + len(members) - 1) / len(members)
 			for _, i := range owned {
-				if p := (part{t, i}); i >= 0 && i < counts[t] && !taken[p] && room(m) {
+				if p := (part{t, i}); i >= 0 && i < counts[t] && !taken[p] && room(m) && len(out[members[m].ID][t]) < most {
 					give(m, p)
 				}
 			}

@@ -308,3 +308,16 @@ func TestAssignmentIsEvenCompleteAndSticky(t *testing.T) {
 		}
 	})
 }
+
+func TestSecondMemberGetsItsPartOfEachTopic(t *testing.T) {
+	t.Parallel()
+	counts := map[string]int{"registrations": 6, "state-changes": 6}
+	alone := []kafka.JoinGroupResponseMember{{ID: "a"}}
+	alone[0].Metadata.OwnedPartitions = assign(alone, counts)["a"]
+	both := assign(append(alone, kafka.JoinGroupResponseMember{ID: "b"}), counts)
+	for _, id := range []string{"a", "b"} {
+		for topic := range counts {
+			require.Len(t, both[id][topic], 3, "%s of %s", topic, id)
+		}
+	}
+}
