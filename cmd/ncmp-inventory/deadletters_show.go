@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,8 +22,8 @@ func newDeadLettersShowCommand(a *app) *cobra.Command {
 		Use:   "show ID",
 		Short: "Shows a dead letter: why, where from, headers and value",
 		Long: `Shows one dead letter, named as dead-letters list names it. The values of private
-properties are hidden, and so is what cannot be read as JSON, where they could
-hide; --private shows the value as it came.`,
+properties are hidden, also in JSON within a string, and so is what cannot be
+read as JSON, where they could hide; --private shows all as it came.`,
 		Example: `  ncmp-inventory dead-letters show 2/17`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,6 +52,7 @@ hide; --private shows the value as it came.`,
 			value := string(found.value)
 			if !private {
 				value = maskedValue(found.value)
+				found.headers = maskedHeaders(found.headers)
 			}
 			if asJSON {
 				v := found.view(done)
@@ -64,7 +66,7 @@ hide; --private shows the value as it came.`,
 			return a.showDeadLetter(found, found.status(done), value)
 		},
 	}
-	cmd.Flags().BoolVar(&private, "private", false, "show the value as it came")
+	cmd.Flags().BoolVar(&private, "private", false, "show value and headers as they came")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	return cmd
 }
@@ -131,33 +133,84 @@ func maskedValue(value []byte) string {
 	if len(value) == 0 {
 		return "(no value)"
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	text, at := masked(value, true, jsontext.WithIndent("  "))
+	if at < 0 {
+		return text
+	}
+	return fmt.Sprintf("%s\n… %d of %d bytes, from byte %d on, are no valid JSON and hidden; --private shows them",
+		text, int64(len(value))-at, len(value), at)
+}
+
+// masked is JSON without private properties, and where it stops to be valid, -1
+// if it does not. With opaque a string at its top is hidden unless it is JSON.
+func masked(value []byte, opaque bool, opts ...jsontext.Options) (text string, at int64) {
+	lax := jsontext.AllowDuplicateNames(true)
+	raw := jsontext.AllowInvalidUTF8(true)
+	dec := jsontext.NewDecoder(bytes.NewReader(value), lax, raw)
 	var out bytes.Buffer
-	enc := jsontext.NewEncoder(&out, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsontext.WithIndent("  "))
+	enc := jsontext.NewEncoder(&out, append(opts, lax, raw)...)
 	var err error
 	for err == nil {
-		err = copyMasked(dec, enc, false)
+		err = copyMasked(dec, enc, false, opaque)
 	}
-	if errors.Is(err, io.EOF) {
-		return strings.TrimRight(out.String(), "\n")
+	at = -1
+	if !errors.Is(err, io.EOF) {
+		at = dec.InputOffset()
+		closeAll(enc)
 	}
-	at := dec.InputOffset()
-	closeAll(enc)
-	return fmt.Sprintf("%s\n… %d of %d bytes, from byte %d on, are no valid JSON and hidden; --private shows them",
-		strings.TrimRight(out.String(), "\n"), int64(len(value))-at, len(value), at)
+	return strings.TrimRight(out.String(), "\n"), at
+}
+
+// maskedText is a string without private properties: producers encode JSON
+// twice, and the second time it is a string. With opaque all else is hidden.
+func maskedText(s string, opaque bool) string {
+	start := strings.TrimLeft(s, " \t\r\n\uFEFF")
+	isJSON := start != "" && strings.IndexByte(`{["`, start[0]) >= 0
+	switch {
+	case isJSON || strings.Contains(strings.ToLower(s), strings.ToLower(privateMember)):
+		text, at := masked([]byte(s), opaque)
+		if at < 0 {
+			return text
+		}
+		return hidden
+	case opaque:
+		return hidden
+	}
+	return s
+}
+
+func maskedHeaders(headers []inventory.Header) []inventory.Header {
+	out := slices.Clone(headers)
+	for i, h := range out {
+		switch name := strings.TrimPrefix(strings.ToLower(h.Key), "ce_"); {
+		case h.Value == nil:
+		case secretMember(name):
+			out[i].Value = []byte(hidden)
+		default:
+			out[i].Value = []byte(maskedText(string(h.Value), false))
+		}
+	}
+	return out
 }
 
 // copyMasked copies one JSON value and hides every scalar in it if hide is
-// set. What stands in a member of private properties, or is encoded, is hidden.
-func copyMasked(dec *jsontext.Decoder, enc *jsontext.Encoder, hide bool) error {
+// set, and every string that is no JSON if opaque is. What stands in a member of
+// private properties, or is encoded, is hidden.
+func copyMasked(dec *jsontext.Decoder, enc *jsontext.Encoder, hide, opaque bool) error {
 	open := dec.PeekKind()
 	tok, err := dec.ReadToken()
 	if err != nil {
 		return err
 	}
 	if open != '{' && open != '[' {
-		if hide {
+		switch {
+		case hide:
 			tok = jsontext.String(hidden)
+		case open == '"':
+			s := tok.String()
+			if shown := maskedText(s, opaque); shown != s {
+				tok = jsontext.String(shown)
+			}
 		}
 		return enc.WriteToken(tok)
 	}
@@ -165,18 +218,18 @@ func copyMasked(dec *jsontext.Decoder, enc *jsontext.Encoder, hide bool) error {
 		return err
 	}
 	for k := dec.PeekKind(); k != '}' && k != ']'; k = dec.PeekKind() {
-		inner := hide
+		inner, text := hide, false
 		if open == '{' {
 			name, err := dec.ReadToken()
 			if err != nil {
 				return err
 			}
-			inner = hide || secretMember(name.String())
+			inner, text = hide || secretMember(name.String()), strings.EqualFold(name.String(), "data")
 			if err := enc.WriteToken(name); err != nil {
 				return err
 			}
 		}
-		if err := copyMasked(dec, enc, inner); err != nil {
+		if err := copyMasked(dec, enc, inner, text); err != nil {
 			return err
 		}
 	}
@@ -203,7 +256,10 @@ func closeAll(enc *jsontext.Encoder) {
 	}
 }
 
+// privateMember is the map of private properties.
+const privateMember = "cmHandleProperties"
+
 // secretMember names members whose value is nobody's business.
 func secretMember(name string) bool {
-	return strings.EqualFold(name, "cmHandleProperties") || strings.EqualFold(name, "data_base64")
+	return strings.EqualFold(name, privateMember) || strings.EqualFold(name, "data_base64")
 }

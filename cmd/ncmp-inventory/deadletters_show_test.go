@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ncmp-inventory/inventory"
 )
 
 func TestMaskedValueHidesWhatIsPrivate(t *testing.T) {
@@ -17,9 +19,34 @@ func TestMaskedValueHidesWhatIsPrivate(t *testing.T) {
 		{`{"cmHandleProperties":{"user":"hu`, "{\n  \"cmHandleProperties\": {\n    \"user\": \"…\"\n  }\n}\n… 4 of 33 bytes, from byte 29 on, are no valid JSON and hidden; --private shows them"},
 		{`password=hush`, "\n… 13 of 13 bytes, from byte 0 on, are no valid JSON and hidden; --private shows them"},
 		{"", "(no value)"},
+		// JSON encoded twice, in data, anywhere, or whole.
+		{`{"data":"{\"a\":1,\"cmHandleProperties\":{\"user\":\"hush\"}}"}`,
+			"{\n  \"data\": \"{\\\"a\\\":1,\\\"cmHandleProperties\\\":{\\\"user\\\":\\\"***\\\"}}\"\n}"},
+		{`{"x":["{\"cmHandleProperties\":\"hush\"}"]}`, "{\n  \"x\": [\n    \"{\\\"cmHandleProperties\\\":\\\"***\\\"}\"\n  ]\n}"},
+		{`"{\"cmHandleProperties\":{\"user\":\"hush\"}}"`, `"{\"cmHandleProperties\":{\"user\":\"***\"}}"`},
+		{`"\"{\\\"cmHandleProperties\\\":\\\"hush\\\"}\""`, `"\"{\\\"cmHandleProperties\\\":\\\"***\\\"}\""`},
+		{`"hush"`, `"***"`},
+		{`{"data":"hush"}`, "{\n  \"data\": \"***\"\n}"},
+		{`{"data":"{\"cmHandleProperties\":{\"user\":\"hu"}`, "{\n  \"data\": \"***\"\n}"},
+		{`{"x":" \ufeff{\"cmHandleProperties\":\"hush\"}"}`, "{\n  \"x\": \"***\"\n}"},
+		{`{"x":"cmhandleproperties=hush"}`, "{\n  \"x\": \"***\"\n}"},
+		{`{"x":"plain","y":"{\"a\":1}"}`, "{\n  \"x\": \"plain\",\n  \"y\": \"{\\\"a\\\":1}\"\n}"},
 	} {
 		got := maskedValue([]byte(c.value))
 		require.NotContains(t, got, "hu", c.value)
 		require.Equal(t, c.want, got)
 	}
+}
+
+func TestMaskedHeadersHideWhatIsPrivate(t *testing.T) {
+	t.Parallel()
+	in := []inventory.Header{
+		{Key: "cmHandleProperties", Value: []byte("hush")}, {Key: "ce_cmhandleproperties", Value: []byte("hush")},
+		{Key: "body", Value: []byte(`{"cmHandleProperties":"hush"}`)}, {Key: "ce_id", Value: []byte("e-1")}, {Key: "null"},
+	}
+	require.Equal(t, []inventory.Header{
+		{Key: "cmHandleProperties", Value: []byte("***")}, {Key: "ce_cmhandleproperties", Value: []byte("***")},
+		{Key: "body", Value: []byte(`{"cmHandleProperties":"***"}`)}, {Key: "ce_id", Value: []byte("e-1")}, {Key: "null"},
+	}, maskedHeaders(in))
+	require.Equal(t, "hush", string(in[0].Value))
 }
