@@ -41,8 +41,18 @@ func TestConfigCheckSaysWhatIsWrongAndWhatToTry(t *testing.T) {
 				require.Contains(t, got.stdout+got.stderr, want)
 			}
 			require.NotContains(t, got.stdout+got.stderr, "s3cr3t")
+			for line := range strings.Lines(got.stdout) {
+				require.Regexp(t, `^(RESULT|ok|warning|missing|wrong) `, line)
+			}
 		})
 	}
+}
+
+func TestAFindingIsOneLine(t *testing.T) {
+	t.Parallel()
+	f := &findings{}
+	f.add(wrong, "database", "failed to connect to `db`:\n\thost: refused\n\thost: refused\n\n\tother: refused", "", "")
+	require.Equal(t, "failed to connect to `db`: host: refused; other: refused", f.list[0].text)
 }
 
 func TestTheTopicsOwnLimitsAreRead(t *testing.T) {

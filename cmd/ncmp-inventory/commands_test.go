@@ -80,6 +80,26 @@ func TestCommands(t *testing.T) {
 		require.Equal(t, "ncmp-inventory-state-changes", e.Cause.Topic)
 		require.Equal(t, exitFailed, s.run(t, "", "history", "nobody").code)
 		require.Equal(t, exitUsage, s.run(t, "", "history", "lab-20", "--limit", "0").code)
+		for _, body := range []string{
+			`{"createdCmHandles":[{"cmHandle":"lab-99","cmHandleProperties":{"password":"hush-hush"}}]}`,
+			`{"updatedCmHandles":[{"cmHandle":"lab-99","publicCmHandleProperties":{"rack":"R5"}}]}`,
+			`{"updatedCmHandles":[{"cmHandle":"lab-99","cmHandleProperties":{"password":"hush again"}}]}`,
+			`{"removedCmHandles":["lab-99"]}`,
+		} {
+			require.Equal(t, exitDone, s.run(t, body, "register", "-", "--wait").code)
+		}
+		got = s.run(t, "", "history", "lab-99", "--json")
+		require.Equal(t, exitDone, got.code, got.stderr)
+		require.NotContains(t, got.stdout, "hush")
+		var whats []string
+		for _, line := range strings.Split(strings.TrimSpace(got.stdout), "\n") {
+			var e historyJSON
+			require.NoError(t, json.Unmarshal([]byte(line), &e), line)
+			whats = append(whats, e.What)
+			require.Equal(t, e.What != "create" && e.Before != nil, strings.Contains(line, `"before"`), line)
+			require.Equal(t, e.What != "delete" && e.After != nil, strings.Contains(line, `"after"`), line)
+		}
+		require.Equal(t, []string{"create", "update", "update", "remove", "delete"}, whats)
 	})
 	t.Run("list chooses", func(t *testing.T) {
 		for _, c := range []struct {
@@ -126,8 +146,21 @@ func TestCommands(t *testing.T) {
 		got = runUntil(t, out, s.args([]string{"watch", "--from", "1h", "--handle", "lab-18", "--json"})...)
 		require.Equal(t, exitDone, got.code, got.stderr)
 		for _, line := range strings.Split(strings.TrimSpace(got.stdout), "\n") {
-			require.True(t, json.Valid([]byte(line)))
 			require.Contains(t, line, `"lab-18"`)
+			var e struct {
+				lcmEvent
+				EventID   string `json:"eventId"`
+				ID        string `json:"ce_id"`
+				Sequence  string `json:"sequence"`
+				Partition *int   `json:"partition"`
+				Offset    *int   `json:"offset"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(line), &e), line)
+			require.Equal(t, "lab-18", e.Event.ID, line)
+			require.Equal(t, e.EventID, e.ID, line)
+			require.Regexp(t, `^[1-9]\d*$`, e.Sequence, line)
+			require.NotNil(t, e.Partition, line)
+			require.NotNil(t, e.Offset, line)
 		}
 		out = &watched{done: func(s string) bool { return strings.Count(s, "\n") >= 1 }}
 		got = runUntil(t, out, s.args([]string{"watch", "--from", "earliest", "--state", "locked"})...)
@@ -148,7 +181,7 @@ func TestCommands(t *testing.T) {
 			require.True(t, p.Stored, line)
 			require.Empty(t, p.Note)
 		}
-		require.EqualValues(t, 6, sent)
+		require.EqualValues(t, 10, sent)
 		require.Equal(t, sent, applied)
 	})
 	t.Run("verify finds nothing wrong", func(t *testing.T) {

@@ -13,7 +13,11 @@ import (
 )
 
 func newConfigCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Shows and checks the configuration"}
+	cmd := &cobra.Command{
+		Use: "config", Short: "Shows and checks the configuration",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(newConfigPrint(a), newConfigCheck(a), newConfigKeys(a))
 	return cmd
 }

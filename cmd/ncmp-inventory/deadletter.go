@@ -204,6 +204,13 @@ func (f *deadLetters) prepare(c *config.Config, ids []string) (err error) {
 			return usage("--%s %s: %w", t.flag, t.text, err)
 		}
 	}
+	known := append(slices.Clone(consumer.DecodeReasons), "batch-too-large", inventory.ReasonRefused)
+	for _, reason := range f.reasons {
+		if !slices.Contains(known, reason) {
+			near, _ := config.Nearest(reason, known)
+			return usage("--reason %s: no such reason; the nearest known one is %s", reason, near)
+		}
+	}
 	for _, id := range ids {
 		if _, _, err := splitID(id); err != nil {
 			return err

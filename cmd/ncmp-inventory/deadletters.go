@@ -56,6 +56,9 @@ If database.url is set, those that were replayed are marked.`,
 			if err != nil {
 				return err
 			}
+			if limit < 0 {
+				return usage("--limit %d: want at least 1, or 0 for all", limit)
+			}
 			if err := f.prepare(&c.Config, nil); err != nil {
 				return err
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // Two consumer groups on one database would take the partitions from each other
@@ -17,12 +19,15 @@ func TestASecondConsumerGroupWaits(t *testing.T) {
 	s.awaitReady(t)
 	first := s.http
 	s.cfg.Kafka.Group, s.cfg.Kafka.InstanceID = "renamed", "second"
-	s.start(t)
+	core, logs := observer.New(zap.WarnLevel)
+	s.start(t, func(w *worker) { w.log = zap.New(core) })
 	second := s.http
 	const why = `consumer group "ncmp-inventory" works on this database, kafka.group is "renamed"`
 	s.await(t, "/readyz", func(code int, body string) bool {
-		return code == http.StatusServiceUnavailable && strings.Contains(body, why)
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "kafka.group: "+why)
 	})
+	require.Equal(t, 1, logs.FilterMessage("waiting for another consumer group").Len())
+	require.Zero(t, logs.FilterMessageSnippet("PostgreSQL").Len())
 	s.http = first
 	s.awaitReady(t)
 	require.NoError(t, stop())

@@ -69,6 +69,14 @@ func newListCommand(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.State = inventory.State(strings.ToUpper(state))
+			switch {
+			case f.State != "" && (!f.State.Known() || f.State == inventory.Deleted):
+				return usage("--state %s: want ADVISED, READY, LOCKED or DELETING", state)
+			case stuck < 0:
+				return usage("--stuck %s: want how long ago, for example 10m", stuck)
+			case limit < 0:
+				return usage("--limit %d: want at least 1, or 0 for all", limit)
+			}
 			f.Trust = inventory.TrustLevel(strings.ToUpper(trust))
 			if f.Trust != inventory.TrustUnset && f.Trust != inventory.TrustNone && f.Trust != inventory.TrustComplete {
 				return &exitError{exitUsage, fmt.Errorf("--trust %s: want NONE or COMPLETE", trust)}

@@ -85,13 +85,22 @@ var stepNames = map[inventory.Step]string{
 	inventory.StepDeleting: "remove", inventory.StepDelete: "delete", inventory.StepUpgrade: "upgrade", inventory.StepTrust: "trust",
 }
 
+// optionalJSON is nil for "": a creation has no side before, a deletion none
+// after, and a change of private properties neither.
+func optionalJSON(text string) jsontext.Value {
+	if text == "" {
+		return nil
+	}
+	return jsontext.Value(text)
+}
+
 const timeMillis = "2006-01-02T15:04:05.000Z"
 
 func (a *app) printHistory(events []store.Event, asJSON bool) error {
 	if asJSON {
 		for _, e := range events {
 			v := historyJSON{
-				Time: e.At.UTC().Format(timeMillis), What: stepNames[e.Step], Before: jsontext.Value(e.Before), After: jsontext.Value(e.After),
+				Time: e.At.UTC().Format(timeMillis), What: stepNames[e.Step], Before: optionalJSON(e.Before), After: optionalJSON(e.After),
 				Cause: causeJSON{
 					Topic: e.Source.Topic, TopicID: hex.EncodeToString(e.Source.TopicID[:]), Partition: e.Source.Index, Offset: e.Offset,
 					Time: e.Time.UTC().Format(timeMillis), ID: e.CauseID, Source: e.CauseSource,

@@ -40,7 +40,7 @@ and exits with 3 if there are any.`,
 				if err != nil {
 					return err
 				}
-				return a.validateRegistrations(newDecoder(c.Limits), files)
+				return a.validateRegistrations(newDecoder(c.Limits), files, s.json)
 			}
 			c, err := a.load("kafka.brokers")
 			if err != nil {
@@ -51,6 +51,7 @@ and exits with 3 if there are any.`,
 	}
 	cmd.Flags().BoolVar(&validate, "validate", false, "only check the files, send nothing")
 	s.flags(cmd)
+	cmd.Flags().Lookup("json").Usage += "; with --validate: one JSON object"
 	return cmd
 }
 
@@ -64,6 +65,8 @@ func (a *app) registrations(d *consumer.EventDecoder, files []string, wait bool)
 			if err == nil {
 				if e.Outgoing, err = d.NewRegistrationEvent(body.json, at); err != nil {
 					err = fmt.Errorf("%s: %w", body.place, err)
+				} else {
+					a.warnEmpty(body)
 				}
 			}
 			if !yield(e, err) || err != nil {
@@ -107,8 +110,7 @@ func (a *app) bodiesIn(name string, yield func(body, error) bool) bool {
 		case errors.Is(err, io.EOF):
 			return true
 		case err != nil:
-			// The message can quote a name, never a value.
-			return yield(body{}, fmt.Errorf("%s: %w", place, err)) && false
+			return yield(body{}, fmt.Errorf("%s: %s", place, syntaxText(err))) && false
 		case v.Kind() != '{':
 			return yield(body{}, fmt.Errorf("%s: want a JSON object, found %s", place, v.Kind())) && false
 		}
@@ -127,7 +129,7 @@ type problem struct {
 
 // validateRegistrations decodes the bodies as the worker does and prints what
 // it would refuse before it looks at the stored inventory.
-func (a *app) validateRegistrations(d *consumer.EventDecoder, files []string) error {
+func (a *app) validateRegistrations(d *consumer.EventDecoder, files []string, asJSON bool) error {
 	var (
 		bodies, entries int
 		problems        []problem
@@ -143,6 +145,9 @@ func (a *app) validateRegistrations(d *consumer.EventDecoder, files []string) er
 				Rejection: inventory.Rejection{Text: dead.Text, Details: dead.Reason}})
 		}
 		entries += len(items)
+		if dead == nil {
+			a.warnEmpty(body)
+		}
 		for _, it := range items {
 			if it.Reject != nil {
 				problems = append(problems, problem{body.place, it.Op.String(), it.ID, it.Index, *it.Reject})
@@ -150,6 +155,40 @@ func (a *app) validateRegistrations(d *consumer.EventDecoder, files []string) er
 		}
 	}
 	fmt.Fprintf(a.stderr, "%d bodies with %d entries checked, %d would be refused\n", bodies, entries, len(problems))
+	if err := a.printProblems(bodies, entries, problems, asJSON); err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		return &exitError{code: exitWrong}
+	}
+	return nil
+}
+
+// validatedJSON is what --validate found, for programs.
+type validatedJSON struct {
+	Bodies  int           `json:"bodies"`
+	Entries int           `json:"entries"`
+	Refused []problemJSON `json:"refused"`
+}
+
+type problemJSON struct {
+	Place     string `json:"where"`
+	Operation string `json:"operation"`
+	Entry     int32  `json:"entry,omitzero"` // from 1; none if it is the whole body
+	ID        string `json:"cmHandle,omitzero"`
+	Code      string `json:"errorCode,omitzero"`
+	Text      string `json:"errorText"`
+	Details   string `json:"details,omitzero"`
+}
+
+func (a *app) printProblems(bodies, entries int, problems []problem, asJSON bool) error {
+	if asJSON {
+		v := validatedJSON{bodies, entries, []problemJSON{}}
+		for _, p := range problems {
+			v.Refused = append(v.Refused, problemJSON{p.place, p.operation, p.entry + 1, valid([]byte(p.id)), string(p.Code), p.Text, p.Details})
+		}
+		return writeJSON(a.stdout, v, jsontext.WithIndent("  "))
+	}
 	if len(problems) == 0 {
 		return nil
 	}
@@ -161,10 +200,7 @@ func (a *app) validateRegistrations(d *consumer.EventDecoder, files []string) er
 		}
 		t.row(p.place, p.operation, entry, p.id, string(p.Code), why(p.Text, p.Details))
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	return &exitError{code: exitWrong}
+	return t.flush()
 }
 
 // why joins a code's text and its details, which often is the same again.

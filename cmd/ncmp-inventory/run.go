@@ -121,7 +121,26 @@ example --kafka.group; "ncmp-inventory config keys" lists them all.`,
 		newHistoryCommand(a), newDeadLettersCommand(a),
 		newDemoCommand(a), newBenchCommand(a),
 	)
+	refuseUnknownTopics(root)
 	return root
+}
+
+// refuseUnknownTopics makes help about what there is not an error: cobra's own
+// help command prints a line and succeeds.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.RunE = func(cmd *cobra.Command, args []string) error {
+			if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+				return usage("there is no command %q", strings.Join(args, " "))
+			}
+			help.Run(cmd, args)
+			return nil
+		}
+	}
 }
 
 // load reads the configuration and checks that the keys are set which the

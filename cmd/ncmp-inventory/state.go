@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,13 @@ func newStateCommand(a *app) *cobra.Command {
 			if !change.To.Known() || change.To == inventory.Deleting {
 				return &exitError{exitUsage, fmt.Errorf("--to %q: want ADVISED, READY, LOCKED or DELETED", to)}
 			}
+			if slices.Contains(ids, "") {
+				return usage("an id is empty")
+			}
 			given := cmd.Flags().Changed
+			if given("data-sync") && change.To != inventory.Ready {
+				return usage("--data-sync goes with --to READY only, not with %s", change.To)
+			}
 			if given("lock-reason") || given("lock-details") {
 				change.Lock = &inventory.LockReason{
 					Reason:  inventory.Text{Value: reason, Set: given("lock-reason")},

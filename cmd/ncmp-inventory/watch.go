@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/segmentio/kafka-go"
 	"github.com/spf13/cobra"
 
@@ -30,6 +32,11 @@ over, with the same sequence.`,
   ncmp-inventory watch --from 2026-02-03T04:00:00Z --state LOCKED --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range states {
+				if !inventory.State(strings.ToUpper(s)).Known() {
+					return usage("--state %s: want ADVISED, READY, LOCKED, DELETING or DELETED", s)
+				}
+			}
 			c, err := a.load("kafka.brokers")
 			if err != nil {
 				return err
@@ -57,7 +64,7 @@ over, with the same sequence.`,
 					return true, nil
 				}
 				if asJSON {
-					_, err := fmt.Fprintf(a.stdout, "%s\n", r.Value)
+					err := writeWatched(a.stdout, r)
 					return err == nil, err
 				}
 				_, err := fmt.Fprintln(a.stdout, e.line())
@@ -73,8 +80,37 @@ over, with the same sequence.`,
 	f.StringVar(&from, "from", "latest", "where to begin: earliest, latest, or a time such as 2026-02-03T04:05:06Z or 10m (ago)")
 	f.StringSliceVar(&handles, "handle", nil, "only these CM handles")
 	f.StringSliceVar(&states, "state", nil, "only events that lead to these states; DELETED is the removal")
-	f.BoolVar(&asJSON, "json", false, "print each event's body as a line of JSON")
+	f.BoolVar(&asJSON, "json", false, "a line of JSON for each event: its body, and beside its members ce_id, sequence, partition and offset")
 	return cmd
+}
+
+// watchedJSON is an event for programs: the members of its body, and what the
+// record tells beside it.
+type watchedJSON struct {
+	ID        string         `json:"ce_id"`
+	Sequence  string         `json:"sequence"`
+	Partition int32          `json:"partition"`
+	Offset    int64          `json:"offset"`
+	Body      jsontext.Value `json:",embed"`
+	Value     string         `json:"value,omitzero"` // of a foreign record, which is no JSON object
+}
+
+func writeWatched(w io.Writer, r *consumer.TailRecord) error {
+	v := watchedJSON{ID: valid([]byte(header(r, "ce_id"))), Sequence: sequenceOf(r), Partition: r.Partition, Offset: r.Offset}
+	v.Body = r.Value
+	if v.Body.Kind() == '{' {
+		if line, err := json.Marshal(v); err == nil {
+			_, err := fmt.Fprintf(w, "%s\n", line)
+			return err
+		}
+	}
+	v.Body, v.Value = nil, valid(r.Value)
+	return writeJSON(w, v)
+}
+
+// sequenceOf is a record's sequence without the zeros that make it sort as text.
+func sequenceOf(r *consumer.TailRecord) string {
+	return strings.TrimLeft(header(r, "ce_sequence"), "0")
 }
 
 // startAt turns --from into an offset for each partition.
@@ -132,7 +168,7 @@ type lcmEvent struct {
 
 // readLCMEvent reads what it can: a foreign record shows as an empty event.
 func readLCMEvent(r *consumer.TailRecord) lcmEvent {
-	e := lcmEvent{sequence: strings.TrimLeft(header(r, "ce_sequence"), "0")}
+	e := lcmEvent{sequence: sequenceOf(r)}
 	_ = json.Unmarshal(r.Value, &e)
 	if e.Event.ID == "" {
 		e.Event.ID = string(r.Key)

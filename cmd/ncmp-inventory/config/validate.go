@@ -94,13 +94,23 @@ func (k Key) name() string { return k.Name }
 
 // nearest is the known key with the fewest edits to name.
 func nearest(name string, of func(Key) string) string {
-	best, least := "", len(name)+1000
-	for _, k := range Keys {
-		if d := distance(name, of(k)); d < least {
-			best, least = of(k), d
+	known := make([]string, len(Keys))
+	for i, k := range Keys {
+		known[i] = of(k)
+	}
+	best, _ := Nearest(name, known)
+	return best
+}
+
+// Nearest is the known name with the fewest edits to name, and how many they
+// are: insertions, deletions and replacements of bytes.
+func Nearest(name string, known []string) (best string, edits int) {
+	for i, k := range known {
+		if d := distance(name, k); i == 0 || d < edits {
+			best, edits = k, d
 		}
 	}
-	return best
+	return best, edits
 }
 
 // distance is Levenshtein's.
