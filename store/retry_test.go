@@ -21,7 +21,7 @@ func TestDeadlockWithAForeignWriterIsTriedAgain(t *testing.T) {
 	u, err := url.Parse(db.URL)
 	require.NoError(t, err)
 	q := u.Query()
-	q.Set("deadlock_timeout", "50ms") // the worker's session looks first, and is the victim
+	q.Set("deadlock_timeout", "2s") // a session looks once: late enough to see the circle, and before the foreign one
 	u.RawQuery = q.Encode()
 	reg := prometheus.NewRegistry()
 	s := open(t, u.String(), func(c *store.Config) { c.Registerer = reg })
@@ -33,6 +33,8 @@ func TestDeadlockWithAForeignWriterIsTriedAgain(t *testing.T) {
 	foreign, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer foreign.Rollback(t.Context())
+	_, err = foreign.Exec(t.Context(), `set local deadlock_timeout = '1min'`)
+	require.NoError(t, err)
 	_, err = foreign.Exec(t.Context(), touch, "/dmi-registry/cm-handles[@id='b']/state")
 	require.NoError(t, err)
 
