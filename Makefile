@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 HANDLES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race cover chaos bench bench-compare fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka check-deploy demo ci clean
+.PHONY: help build test race cover chaos mutants bench bench-compare fuzz lint fmt vulncheck docs kafka-up kafka-down test-kafka check-deploy demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ cover: ## all tests, with their coverage of all packages
 chaos: ## everything fails at random, and nothing may be lost; TIME=15m, SEED=7, KAFKA=embedded
 	$(GO) test ./cmd/internal/chaos -run '^TestChaos$$' -count=1 -v -timeout 0 \
 	  -chaos.time $(or $(TIME),15m) -chaos.seed $(or $(SEED),0) -chaos.kafka $(or $(KAFKA),apache)
+
+mutants: ## bugs planted in the worker, each to be found by a short chaos; a quarter of an hour
+	$(GO) test ./cmd/internal/chaos -tags mutants -run '^TestPlantedBugsInTheWorkerAreFound$$' -count=1 -v -timeout 0
 
 bench: ## the benchmarks beside the code (`ncmp-inventory bench` measures the whole)
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -44,27 +45,35 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("seed %d, %s of faults, %d records in a second", o.seed, o.duration, o.rate)
 	w := newWorld(t, o)
-	for range o.workers {
+	r, took, err := w.live()
+	if r != nil {
+		w.show(r, took)
+		require.True(t, r.OK(), "%s", strings.Join(r.Faults, "\n"))
+	}
+	require.NoError(t, err)
+	require.Empty(t, w.faults)
+}
+
+// live runs all of it, and says what the checker found.
+func (w *world) live() (r *Report, took time.Duration, err error) {
+	w.Helper()
+	for range w.workers {
 		m, err := w.startMember()
-		require.NoError(t, err)
+		require.NoError(w, err)
 		w.slots = append(w.slots, m)
 	}
 	began := time.Now()
 	w.inject()
-	w.settle()
-	took := time.Since(began)
+	if err := w.settle(); err != nil {
+		return nil, 0, err
+	}
+	took = time.Since(began)
 	for _, m := range w.slots {
-		require.NoError(t, m.terminate())
+		require.NoError(w, m.terminate())
 	}
 	w.slots = nil
 	w.alive.Wait()
-	w.requireVerified()
-	w.requireNoSecretLogged()
-	h := w.collect()
-	r := Check(h)
-	w.show(r, took)
-	require.Empty(t, w.faults)
-	require.True(t, r.OK(), "%s", strings.Join(r.Faults, "\n"))
+	return Check(w.collect()), took, errors.Join(w.verified(), w.noSecretLogged())
 }
 
 // inject runs producer, watch and both lanes of faults until the time is over.
@@ -86,21 +95,26 @@ func (w *world) inject() {
 	require.NoError(w, g.Wait())
 }
 
-// requireVerified lets the program look for anything wrong.
-func (w *world) requireVerified() {
-	w.Helper()
+// verified lets the program look for anything wrong.
+func (w *world) verified() error {
 	out, err := exec.CommandContext(w.Context(), w.program, append([]string{"verify"}, w.flags(w.direct)...)...).CombinedOutput()
-	require.NoError(w, err, "%s", out)
+	if err != nil {
+		return fmt.Errorf("verify: %w: %s", err, out)
+	}
+	return nil
 }
 
-func (w *world) requireNoSecretLogged() {
-	w.Helper()
+// noSecretLogged looks for private values in all that workers said.
+func (w *world) noSecretLogged() error {
 	logs, err := filepath.Glob(filepath.Join(w.dir, "worker-*.log"))
-	require.NoError(w, err)
-	require.NotEmpty(w, logs)
+	if err != nil {
+		return err
+	}
 	found, err := secretsIn(logs)
-	require.NoError(w, err)
-	require.Empty(w, found, "logs with private values")
+	if err == nil && (len(logs) == 0 || len(found) > 0) {
+		err = fmt.Errorf("%d logs, private values in %v", len(logs), found)
+	}
+	return err
 }
 
 // show prints what was done and what came of it.

@@ -129,13 +129,13 @@ func TestFailoverToASynchronousStandby(t *testing.T) {
 	t.Logf("promoted in %s, the next outcome came %s later", promoted.Sub(gone), time.Since(promoted))
 	w.awaitAnswers(400)
 	enough()
-	w.settle()
+	require.NoError(t, w.settle())
 	for _, m := range w.slots {
 		require.NoError(t, m.terminate())
 	}
 	w.slots = nil
 	w.alive.Wait()
-	w.requireVerified()
+	require.NoError(t, w.verified())
 	r := Check(w.collect())
 	require.Empty(t, w.faults)
 	require.True(t, r.OK(), "%+v\n%s", r, strings.Join(r.Faults, "\n"))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,6 +95,7 @@ func (p *pgProxy) pass(from, to net.Conn, toServer bool) {
 	defer to.Close()
 	head := make([]byte, 5)
 	var message []byte
+	var known commits
 	for start := toServer; ; start = false {
 		n := 5
 		if start { // the first message of a client has no type
@@ -108,7 +110,10 @@ func (p *pgProxy) pass(from, to net.Conn, toServer bool) {
 		if _, err := io.ReadFull(from, message[n:]); err != nil {
 			return
 		}
-		if !start && p.cuts(toServer, head[0], message[n:]) {
+		switch body := message[n:]; {
+		case start:
+		case toServer && known.in(head[0], body) && take(&p.commits),
+			!toServer && head[0] == 'C' && bytes.Equal(body, []byte("COMMIT\x00")) && take(&p.answers):
 			return
 		}
 		if _, err := to.Write(message); err != nil {
@@ -117,13 +122,31 @@ func (p *pgProxy) pass(from, to net.Conn, toServer bool) {
 	}
 }
 
-// cuts says that the message is one on which the connection breaks.
-func (p *pgProxy) cuts(toServer bool, kind byte, body []byte) bool {
-	switch {
-	case toServer && (kind == 'Q' || kind == 'P') && bytes.Contains(bytes.ToLower(body), []byte("commit")):
-		return take(&p.commits)
-	case !toServer && kind == 'C' && bytes.Equal(body, []byte("COMMIT\x00")):
-		return take(&p.answers)
+// commits are the prepared statements of a connection that commit.
+type commits map[string]bool
+
+// in says that a client's message asks for a COMMIT.
+func (c *commits) in(kind byte, body []byte) bool {
+	text := func() (string, bool) {
+		s, rest, ok := bytes.Cut(body, []byte{0})
+		body = rest
+		return string(s), ok
+	}
+	first, _ := text()
+	second, _ := text()
+	isCommit := func(sql string) bool { return strings.EqualFold(strings.TrimSpace(sql), "commit") }
+	switch kind {
+	case 'Q':
+		return isCommit(first)
+	case 'P': // name, statement
+		if isCommit(second) {
+			if *c == nil {
+				*c = commits{}
+			}
+			(*c)[first] = true
+		}
+	case 'B': // portal, name
+		return (*c)[second]
 	}
 	return false
 }

@@ -31,7 +31,7 @@ type member struct {
 func (w *world) build() {
 	w.Helper()
 	w.program = filepath.Join(w.dir, "ncmp-inventory")
-	out, err := exec.CommandContext(w.Context(), "go", "build", "-o", w.program, "ncmp-inventory/cmd/ncmp-inventory").CombinedOutput()
+	out, err := exec.CommandContext(w.Context(), "go", "build", "-overlay", w.overlay, "-o", w.program, "ncmp-inventory/cmd/ncmp-inventory").CombinedOutput()
 	require.NoError(w, err, "%s", out)
 }
 

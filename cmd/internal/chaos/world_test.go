@@ -45,6 +45,9 @@ type options struct {
 	session  time.Duration
 	workers  int
 	quiet    time.Duration // the longest time without a fault
+	patience time.Duration // how long the workers may take to finish in the end
+	// overlay, if not "", names a file that replaces sources of the program.
+	overlay string
 }
 
 // world is the servers, networks and workers of a run.
@@ -97,6 +100,9 @@ func (w *world) stopped(took time.Duration) {
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
 	w := &world{T: t, options: o}
+	if w.patience == 0 {
+		w.patience = patience
+	}
 	var err error
 	w.dir, err = os.MkdirTemp("", "chaos-") //nolint:usetesting // PostgreSQL's user cannot enter t.TempDir, and logs outlive a failure
 	require.NoError(t, err)
@@ -196,29 +202,31 @@ func createTopic(ctx context.Context, c *kgo.Client, name string, partitions int
 }
 
 // settle heals everything and waits until all input is applied and published.
-func (w *world) settle() {
-	w.Helper()
+func (w *world) settle() error {
 	admin := w.client()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), w.patience)
 	defer cancel()
 	for _, topic := range w.late {
-		require.NoError(w, createTopic(ctx, admin, topic, outputPartitions))
+		if err := createTopic(ctx, admin, topic, outputPartitions); err != nil {
+			return err
+		}
 	}
-	require.NoError(w, w.producer.flush(ctx))
+	if err := w.producer.flush(ctx); err != nil {
+		return err
+	}
 	conn, err := pgx.Connect(ctx, w.direct)
-	require.NoError(w, err)
+	if err != nil {
+		return err
+	}
 	defer conn.Close(context.Background())
 	ends := w.producer.ends()
-	var missing string
 	for {
-		missing = left(ctx, conn, ends)
+		missing := left(ctx, conn, ends)
 		if missing == "" {
-			return
+			return nil
 		}
-		select {
-		case <-ctx.Done():
-			require.Fail(w, "the workers did not finish", missing)
-		case <-time.After(100 * time.Millisecond):
+		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("the workers did not finish: %s", missing)
 		}
 	}
 }
