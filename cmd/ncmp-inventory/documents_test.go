@@ -272,7 +272,7 @@ func TestTakeOverAsDocumented(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "handles.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"createdCmHandles":[{"cmHandle":"new-1"}]}`), 0o600))
 	text := readRepo(t, "docs/migration-from-ncmp.md")
-	said := ""
+	var all strings.Builder
 	for _, line := range consoleLines(text) {
 		args, ok := ofProgram(line)
 		if !ok {
@@ -285,8 +285,9 @@ func TestTakeOverAsDocumented(t *testing.T) {
 		}
 		got := s.run(t, "", args...)
 		require.Equal(t, exitDone, got.code, "%s\n%s\n%s", line, got.stdout, got.stderr)
-		said += got.stdout
+		all.WriteString(got.stdout)
 	}
+	said := all.String()
 	for _, notice := range regexp.MustCompile("(?m)^\\| (`[a-z-]+`(?:, `[a-z-]+`)*) \\|").FindAllStringSubmatch(text, -1) {
 		for name := range strings.SplitSeq(strings.ReplaceAll(notice[1], "`", ""), ", ") {
 			require.Regexp(t, "(?m)^notice +"+name+" ", said)
