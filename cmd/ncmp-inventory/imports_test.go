@@ -29,11 +29,11 @@ var mayImport = map[string][]string{
 
 // mustNotSee are modules from outside that would carry knowledge across a border.
 var mustNotSee = map[string][]string{
-	"inventory":     {"github.com/segmentio/kafka-go", "github.com/jackc/pgx", "database/sql", "encoding/json", "github.com/go-json-experiment", "github.com/cloudevents"},
-	"schemas":       {"github.com/segmentio/kafka-go", "github.com/jackc/pgx"},
-	"consumer":      {"github.com/jackc/pgx", "database/sql"},
-	"lcm":           {"github.com/jackc/pgx", "database/sql"},
-	"store":         {"github.com/segmentio/kafka-go", "github.com/cloudevents"},
+	"inventory":     {"github.com/segmentio/kafka-go", "github.com/jackc/pgx", "database/sql", "encoding/json", "github.com/go-json-experiment", "github.com/cloudevents", "go.opentelemetry.io"},
+	"schemas":       {"github.com/segmentio/kafka-go", "github.com/jackc/pgx", "go.opentelemetry.io"},
+	"consumer":      {"github.com/jackc/pgx", "database/sql", "go.opentelemetry.io"},
+	"lcm":           {"github.com/jackc/pgx", "database/sql", "go.opentelemetry.io"},
+	"store":         {"github.com/segmentio/kafka-go", "github.com/cloudevents", "go.opentelemetry.io"},
 	"store/pgembed": {"github.com/segmentio/kafka-go"},
 }
 
