@@ -294,7 +294,10 @@ func TestManyThousandIDsInOneEvent(t *testing.T) {
 	told := w.send(t, register(`{"removedCmHandles":[`+ids("ch-%d", 0, 70_000)+`]}`))
 	require.Len(t, told, 5)
 	require.True(t, strings.HasPrefix(told[4], "e: 2 ok; remove ch-0 "+notFound+"; remove ch-1 "+notFound), told[4][:100])
-	require.Equal(t, 69_998, strings.Count(told[4], notFound))
+	// An outcome names as many failures as its topic takes and counts the rest.
+	said := strings.Count(told[4], notFound)
+	require.Greater(t, said, 5000)
+	require.True(t, strings.HasSuffix(told[4], fmt.Sprintf("; %d more", 69_998-said)))
 	require.Empty(t, w.column(t, `select key from ncmp_inventory.reference`))
 }
 

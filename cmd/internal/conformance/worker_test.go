@@ -176,6 +176,9 @@ func (m *message) text(t *testing.T) string {
 		for _, f := range body.Failures {
 			text = fmt.Appendf(text, "; %s %s %s %s", f.Operation, f.CmHandle, f.ErrorCode, f.ErrorText)
 		}
+		if body.More > 0 {
+			text = fmt.Appendf(text, "; %d more", body.More)
+		}
 		return string(text)
 	}
 	return "dead letter " + m.header("ncmp_reason")
@@ -190,6 +193,7 @@ type outcome struct {
 	Failures []struct {
 		CmHandle, Operation, ErrorCode, ErrorText, Details string
 	}
+	More      int
 	Succeeded int
 }
 
