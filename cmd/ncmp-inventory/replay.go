@@ -36,9 +36,11 @@ input topic that they came from: key, value and headers as they came, and
 headers that say where the record first stood and how often it was sent again.
 They go in the order in which they came.
 
-An old record never overwrites what came later: one that names a CM handle which
-changed after the record was sent is refused, with the position of that change.
-So is one that would only fail again. --force sends both. A record that failed
+An old record is not to overwrite what came later: one that names a CM handle
+which changed after the record was sent is refused, with the position of that
+change. The look is taken just before it is sent: an event that reaches the topic
+in that moment is not seen. Refused as well is one that would only fail again.
+--force sends both. A record that failed
 again after 3 replays is parked: it is not sent any more.
 
 What was sent is kept in the database: after a crash, run the same command again.
