@@ -122,10 +122,15 @@ func (w *world) show(r *Report, took time.Duration) {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(&b, "\nseed %d, %s, faults for %s, %s in all\n\n", w.seed, w.kafka.name(), w.duration, took.Round(time.Second))
-	fmt.Fprintln(t, "FAULT\tTIMES\tWORST PAUSE\tAFTER ITS END")
+	fmt.Fprintln(t, "FAULT\tTIMES\tWORST PAUSE\tOF WHICH SERVERS UP")
 	byKind := map[string][]injected{}
 	var kinds []string
+	var away []injected
+	slices.SortFunc(w.injected, func(a, b injected) int { return a.from.Compare(b.from) })
 	for _, f := range w.injected {
+		if f.away {
+			away = append(away, f)
+		}
 		if byKind[f.kind] == nil {
 			kinds = append(kinds, f.kind)
 		}
@@ -133,12 +138,12 @@ func (w *world) show(r *Report, took time.Duration) {
 	}
 	slices.Sort(kinds)
 	for _, kind := range kinds {
-		var pause, after time.Duration
+		var pause, up time.Duration
 		for _, f := range byKind[kind] {
-			p, a := w.watch.worst(f.from, f.to)
-			pause, after = max(pause, p), max(after, a)
+			p, u := w.watch.worst(f.from, f.to, away)
+			pause, up = max(pause, p), max(up, u)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%.1f s\t%.1f s\n", kind, len(byKind[kind]), pause.Seconds(), after.Seconds())
+		fmt.Fprintf(t, "%s\t%d\t%.1f s\t%.1f s\n", kind, len(byKind[kind]), pause.Seconds(), up.Seconds())
 	}
 	fmt.Fprintln(t)
 	for _, line := range []struct {

@@ -15,13 +15,15 @@ type fault struct {
 	run  func(ctx context.Context, w *world, r *rand.Rand) error
 	// only says where it makes sense; nil is everywhere.
 	only func(w *world) bool
-	// outage says that a server is away meanwhile.
-	outage bool
+	// outage says that a clean stop may fail meanwhile, away that a server
+	// does nothing for anybody.
+	outage, away bool
 }
 
 // injected is one fault that was.
 type injected struct {
 	kind     string
+	away     bool
 	from, to time.Time
 }
 
@@ -29,7 +31,7 @@ type injected struct {
 func (w *world) note(f fault, from, to time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.injected = append(w.injected, injected{f.kind, from, to})
+	w.injected = append(w.injected, injected{f.kind, f.away, from, to})
 }
 
 // lane injects faults one after the other until ctx ends: all of its kinds in

@@ -20,10 +20,10 @@ func onEmbedded(w *world) bool { return !w.apache }
 
 // ofServers are the faults of the second lane: servers and networks.
 var ofServers = []fault{
-	{kind: "PostgreSQL crashed", outage: true, run: func(_ context.Context, w *world, _ *rand.Rand) error {
+	{kind: "PostgreSQL crashed", outage: true, away: true, run: func(_ context.Context, w *world, _ *rand.Rand) error {
 		return w.postgres.Restart(context.Background(), pgembed.Immediate)
 	}},
-	{kind: "PostgreSQL away", outage: true, run: func(ctx context.Context, w *world, r *rand.Rand) error {
+	{kind: "PostgreSQL away", outage: true, away: true, run: func(ctx context.Context, w *world, r *rand.Rand) error {
 		mode := []pgembed.Mode{pgembed.Fast, pgembed.Immediate}[r.IntN(2)]
 		lasts := w.between(r, 5*time.Second, time.Minute)
 		if err := w.postgres.Halt(context.Background(), mode); err != nil {
@@ -51,7 +51,7 @@ var ofServers = []fault{
 		}
 		return nil
 	}},
-	{kind: "PostgreSQL read-only", outage: true, run: func(ctx context.Context, w *world, r *rand.Rand) error {
+	{kind: "PostgreSQL read-only", outage: true, away: true, run: func(ctx context.Context, w *world, r *rand.Rand) error {
 		lasts := w.between(r, 3*time.Second, 15*time.Second)
 		if err := w.sql("alter system set default_transaction_read_only = on", "select pg_reload_conf()"); err != nil {
 			return err
@@ -59,10 +59,10 @@ var ofServers = []fault{
 		pause(ctx, lasts)
 		return w.sql("set session characteristics as transaction read write", "alter system reset default_transaction_read_only", "select pg_reload_conf()")
 	}},
-	{kind: "broker restarted", outage: true, run: func(_ context.Context, w *world, r *rand.Rand) error {
+	{kind: "broker restarted", outage: true, away: true, run: func(_ context.Context, w *world, r *rand.Rand) error {
 		return w.restartBroker(r.IntN(2) == 0, func() {})
 	}},
-	{kind: "broker away", outage: true, run: func(ctx context.Context, w *world, r *rand.Rand) error {
+	{kind: "broker away", outage: true, away: true, run: func(ctx context.Context, w *world, r *rand.Rand) error {
 		lasts := w.between(r, 5*time.Second, time.Minute)
 		return w.restartBroker(r.IntN(2) == 0, func() { pause(ctx, lasts) })
 	}},

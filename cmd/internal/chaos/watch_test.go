@@ -101,16 +101,34 @@ func (a *watch) outcome(r *kgo.Record) {
 	}
 }
 
-// worst is the longest pause that overlaps a time, and how long one lasted
-// beyond it.
-func (a *watch) worst(from, to time.Time) (pause, after time.Duration) {
+// worst is the longest pause that overlaps a time, and the longest one when the
+// time is left out during which servers were away.
+func (a *watch) worst(from, to time.Time, away []injected) (pause, up time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.pauses {
 		if p.to.Before(from) || p.from.After(to) {
 			continue
 		}
-		pause, after = max(pause, p.to.Sub(p.from)), max(after, p.to.Sub(to))
+		pause, up = max(pause, p.to.Sub(p.from)), max(up, p.without(away))
 	}
-	return pause, after
+	return pause, up
+}
+
+// without is how long a pause was, less the time of outages, which are in order.
+func (p pausing) without(away []injected) time.Duration {
+	left, done := p.to.Sub(p.from), p.from
+	for _, o := range away {
+		from, to := o.from, o.to
+		if from.Before(done) {
+			from = done
+		}
+		if to.After(p.to) {
+			to = p.to
+		}
+		if to.After(from) {
+			left, done = left-to.Sub(from), to
+		}
+	}
+	return left
 }
