@@ -39,7 +39,7 @@ func TestErrorsAreToldApartBySQLSTATE(t *testing.T) {
 		require.NotErrorIs(t, store.Classify(false, &pgconn.PgError{Code: code}), inventory.ErrTransient, "a refusal at start is a mistake")
 		require.ErrorIs(t, store.Classify(true, &pgconn.PgError{Code: code}), inventory.ErrTransient, "a refusal later is an outage")
 	}
-	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, &net.OpError{Op: "read", Err: errors.New("reset")}, context.DeadlineExceeded} {
+	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed, &net.OpError{Op: "read", Err: errors.New("reset")}, context.DeadlineExceeded} {
 		require.ErrorIs(t, store.Classify(true, fmt.Errorf("read: %w", err)), inventory.ErrTransient)
 	}
 	require.NotErrorIs(t, store.Classify(true, context.Canceled), inventory.ErrTransient)
