@@ -176,7 +176,8 @@ var ofWorkers = []fault{
 		if err := w.replaceAll(); err != nil {
 			return err
 		}
-		pause(ctx, w.session+w.between(r, 3*time.Second, 8*time.Second)) // the lease expires, another one publishes
+		// The lease expires, another worker publishes.
+		pause(ctx, publisherLease+w.session+w.between(r, time.Second, 5*time.Second))
 		release()
 		var errs []error
 		for _, m := range old {
@@ -187,6 +188,9 @@ var ofWorkers = []fault{
 		return errors.Join(errs...)
 	}},
 }
+
+// publisherLease is how long a publisher that is gone keeps others waiting.
+const publisherLease = 3 * time.Second
 
 func (w *world) replaceAll() error {
 	for slot := range w.slots {

@@ -121,7 +121,7 @@ func infected(t *testing.T, seed uint64, overlay string) (found string) {
 	t.Helper()
 	t.Run("run", func(t *testing.T) {
 		w := newWorld(t, options{
-			seed: seed, duration: 12 * time.Second, rate: 200, session: 1500 * time.Millisecond, workers: 2,
+			seed: seed, duration: 15 * time.Second, rate: 200, session: 1500 * time.Millisecond, workers: 2,
 			quiet: time.Second, patience: time.Minute, overlay: overlay,
 		})
 		r, _, err := w.live()

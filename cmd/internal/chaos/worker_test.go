@@ -70,11 +70,20 @@ func (w *world) startMemberAt(url string) (*member, error) {
 		defer w.alive.Done()
 		m.err = m.cmd.Wait()
 		if !m.meant.Load() {
-			w.fault("%s ended by itself: %v", m.name, m.err)
+			w.fault("%s ended by itself: %v, after %s", m.name, m.err, lastWords(log.Name()))
 		}
 		close(m.ended)
 	}()
 	return m, nil
+}
+
+// lastWords are the end of a log.
+func lastWords(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-1500):])
 }
 
 // signal sends a signal. A process that has ended meanwhile needs none.
