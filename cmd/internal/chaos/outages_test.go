@@ -59,6 +59,15 @@ var ofServers = []fault{
 		pause(ctx, lasts)
 		return w.sql("set session characteristics as transaction read write", "alter system reset default_transaction_read_only", "select pg_reload_conf()")
 	}},
+	{kind: "PostgreSQL refuses: disk full and the like", outage: true, away: true, run: func(ctx context.Context, w *world, r *rand.Rand) error {
+		code := []string{"53100", "53200", "53300", "58030", "40001", "40P01", "55P03", "57P03", "25P03"}[r.IntN(9)]
+		lasts := w.between(r, 3*time.Second, 15*time.Second)
+		if err := w.sql(fmt.Sprintf(refuse, code)); err != nil {
+			return err
+		}
+		pause(ctx, lasts)
+		return w.sql(`drop function if exists public.chaos() cascade`)
+	}},
 	{kind: "broker restarted", outage: true, away: true, run: func(_ context.Context, w *world, r *rand.Rand) error {
 		return w.restartBroker(r.IntN(2) == 0, func() {})
 	}},
@@ -120,6 +129,15 @@ var ofServers = []fault{
 		return nil
 	}},
 }
+
+// refuse lets every insert into the outbox fail, once there is one.
+const refuse = `do $do$ begin
+	if to_regclass('ncmp_inventory.outbox') is not null then
+		create function public.chaos() returns trigger language plpgsql as $$
+			begin raise exception 'refused' using errcode = '%s'; end $$;
+		create trigger chaos before insert on ncmp_inventory.outbox for each statement execute function public.chaos();
+	end if;
+end $do$`
 
 // sql runs statements on a connection that no proxy sees.
 func (w *world) sql(statements ...string) error {
