@@ -75,7 +75,9 @@ func (b *embedded) start(context.Context) (err error) {
 			if err != nil {
 				return nil, err
 			}
-			b.real = l.Addr().String()
+			if b.real == "" { // others read it from now on
+				b.real = l.Addr().String()
+			}
 			return toldListener{l, told}, nil
 		}),
 	)
