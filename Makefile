@@ -26,9 +26,9 @@ cover: ## all tests, with their coverage of all packages
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./...
 	$(GO) tool cover -func=coverage.out | tail -n 1
 
-chaos: ## everything fails at random, and nothing may be lost; TIME=15m, SEED=7, KAFKA=embedded
+chaos: ## everything fails at random, and nothing may be lost; TIME=15m, SEED=7, KAFKA=embedded, ONLY=frozen
 	$(GO) test ./cmd/internal/chaos -run '^TestChaos$$' -count=1 -v -timeout 0 \
-	  -chaos.time $(or $(TIME),15m) -chaos.seed $(or $(SEED),0) -chaos.kafka $(or $(KAFKA),apache)
+	  -chaos.time $(or $(TIME),15m) -chaos.seed $(or $(SEED),0) -chaos.kafka $(or $(KAFKA),apache) -chaos.only '$(ONLY)'
 
 mutants: ## bugs planted in the worker, each to be found by a short chaos; a quarter of an hour
 	$(GO) test ./cmd/internal/chaos -tags mutants -run '^TestPlantedBugsInTheWorkerAreFound$$' -count=1 -v -timeout 0

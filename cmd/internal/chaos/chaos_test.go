@@ -23,6 +23,7 @@ var (
 	flagTime  = flag.Duration("chaos.time", 6*time.Second, "how long faults are injected")
 	flagSeed  = flag.Uint64("chaos.seed", 1, "decides the events and the faults; 0 is drawn from the clock")
 	flagRate  = flag.Int("chaos.rate", 150, "input records in a second")
+	flagOnly  = flag.String("chaos.only", "", "only faults whose name holds this text, to see what one kind costs")
 	flagKafka = flag.String("chaos.kafka", "embedded", "the broker: embedded or apache")
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	o := options{
-		seed: *flagSeed, duration: *flagTime, rate: *flagRate, apache: *flagKafka == "apache",
+		seed: *flagSeed, duration: *flagTime, rate: *flagRate, apache: *flagKafka == "apache", only: *flagOnly,
 		session: 3 * time.Second, workers: 3, quiet: 6 * time.Second,
 	}
 	if o.duration < time.Minute {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -45,9 +46,12 @@ func (w *world) lane(ctx context.Context, r *rand.Rand, kinds []fault) error {
 		}
 		if len(deck) == 0 {
 			for _, f := range kinds {
-				if f.only == nil || f.only(w) {
+				if strings.Contains(f.kind, w.only) && (f.only == nil || f.only(w)) {
 					deck = append(deck, f)
 				}
+			}
+			if len(deck) == 0 {
+				continue
 			}
 			r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}

@@ -45,6 +45,7 @@ type options struct {
 	session  time.Duration
 	workers  int
 	quiet    time.Duration // the longest time without a fault
+	only     string        // part of the names of the faults to inject
 	patience time.Duration // how long the workers may take to finish in the end
 	// overlay, if not "", names a file that replaces sources of the program.
 	overlay string
