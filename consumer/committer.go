@@ -22,6 +22,7 @@ type committer struct {
 	dirty map[inventory.Partition]int64
 	first chan struct{} // one slot: a partition's first position came
 	seen  map[inventory.Partition]bool
+	turn  sync.Mutex // of flush: an older position must not come after a newer one
 }
 
 func newCommitter(v *serving) *committer {
@@ -34,8 +35,7 @@ func (o *committer) note(p inventory.Partition, next int64) {
 	defer o.mu.Unlock()
 	o.dirty[p] = next
 	if !o.seen[p] {
-		// At once, so that lag tools know the partition and a position
-		// that was moved by hand replaces the old hint.
+		// At once, so that lag tools know the partition.
 		o.seen[p] = true
 		select {
 		case o.first <- struct{}{}:
@@ -54,12 +54,20 @@ func (o *committer) run(ctx context.Context) {
 		case <-o.first:
 		case <-t.C:
 		}
-		o.flush(ctx)
+		_ = o.flush(ctx) // the next one does it
 	}
 }
 
+// tell commits a position now.
+func (o *committer) tell(ctx context.Context, p inventory.Partition, next int64) error {
+	o.note(p, next)
+	return o.flush(ctx)
+}
+
 // flush commits what is new. What fails is tried again with the next one.
-func (o *committer) flush(ctx context.Context) {
+func (o *committer) flush(ctx context.Context) error {
+	o.turn.Lock()
+	defer o.turn.Unlock()
 	o.mu.Lock()
 	dirty := o.dirty
 	o.dirty = make(map[inventory.Partition]int64, len(dirty))
@@ -73,7 +81,7 @@ func (o *committer) flush(ctx context.Context) {
 	}
 	err := o.session.commit(ctx, offsets)
 	if err == nil {
-		return
+		return nil
 	}
 	o.c.m.retries.WithLabelValues("offset-commit").Inc()
 	o.c.log.Debug("committing the group's offsets", zap.Error(err))
@@ -84,4 +92,5 @@ func (o *committer) flush(ctx context.Context) {
 			o.dirty[p] = next
 		}
 	}
+	return err
 }

@@ -135,7 +135,7 @@ func (c *Consumer) serve(ctx context.Context, s *session) error {
 	<-ctx.Done()
 	wg.Wait()
 	helpers.Wait()
-	v.offsets.flush(context.WithoutCancel(ctx))
+	_ = v.offsets.flush(context.WithoutCancel(ctx)) // a hint, no more
 	return errors.Join(errs...)
 }
 

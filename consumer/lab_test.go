@@ -82,7 +82,7 @@ func (d *ledger) claim(p inventory.Partition, owner string) inventory.Claimed {
 	r.owner++
 	c := inventory.Claimed{Found: true, Next: r.next, OwnerEpoch: r.owner, LeaderEpoch: r.epoch, DeadRun: r.deadRun, Moved: r.moved}
 	_, c.Halted = d.halts[fmt.Sprintf("%s/%d", p.Topic, p.Index)]
-	r.moved, r.by = false, owner
+	r.by = owner
 	d.tell()
 	return c
 }
@@ -167,7 +167,7 @@ func (d *ledger) Apply(ctx context.Context, b *inventory.Batch) (inventory.Recei
 		bytes += rec.Bytes
 	}
 	d.biggest = max(d.biggest, bytes)
-	r.next, r.epoch, r.deadRun = b.Next, b.LeaderEpoch, b.DeadRun
+	r.next, r.epoch, r.deadRun, r.moved = b.Next, b.LeaderEpoch, b.DeadRun, false
 	copied := *b
 	copied.Records = nil
 	d.batches = append(d.batches, copied)

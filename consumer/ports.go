@@ -16,7 +16,7 @@ type Applier interface {
 // the database, not to the consumer group. Package store implements it.
 type Positions interface {
 	// Claim takes a partition: it bumps the owner epoch, so that whoever
-	// held it before can no longer write, and clears Moved.
+	// held it before can no longer write. Moved stays until a batch is applied.
 	Claim(ctx context.Context, p inventory.Partition, clusterID, owner string) (inventory.Claimed, error)
 	// Start stores where a partition without a position begins, then
 	// claims it. If another worker was faster, its position wins.

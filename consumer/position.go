@@ -85,6 +85,11 @@ func (l *lane) own(ctx context.Context) error {
 	if cl.Moved {
 		l.deadRun = 0
 	}
+	if cl.Moved {
+		if err := l.settle(ctx); err != nil {
+			return err
+		}
+	}
 	if most := l.c.cfg.DeadLettersHaltAfter; most > 0 && l.deadRun >= most {
 		return l.tooManyDead()
 	}
@@ -107,6 +112,18 @@ func (l *lane) own(ctx context.Context) error {
 	l.fetcher.kick()
 	l.offsets.note(l.part, l.next)
 	return nil
+}
+
+// settle ends an operator's move: the group learns of the new position before
+// the mark of the move goes. A worker that dies in between leaves the mark, or the
+// next owner would take the position for that of a database that went back.
+func (l *lane) settle(ctx context.Context) error {
+	if err := l.c.kafka(ctx, "telling the group where "+l.name()+" was moved to", func(ctx context.Context) error {
+		return l.offsets.tell(ctx, l.part, l.next)
+	}); err != nil {
+		return err
+	}
+	return l.apply(ctx, &inventory.Batch{Partition: l.part, First: l.next, Next: l.next, OwnerEpoch: l.owner, LeaderEpoch: l.epoch})
 }
 
 // wentBack says how the database shows that it lost commits, "" if it does

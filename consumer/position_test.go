@@ -213,6 +213,49 @@ func TestRewoundDatabase(t *testing.T) {
 	}
 }
 
+// A worker that dies after its claim of a partition that was moved back, before the
+// group knows, leaves nothing that looks like a database that went back.
+func TestAMovedPositionOutlivesWhoClaimedIt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, map[string]int32{"in": 1})
+	want := wants(l, "in", 1, 0, 5, nil)
+	l.stopped(want)
+	p := l.part("in", 0)
+	l.db.set(func() {
+		l.db.put(p, 3)
+		l.db.rows[keyOf(p)].moved = true
+		l.db.claim(p, "dead")
+	})
+	w := l.start("a", nil)
+	want["in/0"] = append(want["in/0"], want["in/0"][3:]...)
+	l.requireExact(want)
+	w.until("no halt", func(s Status) bool { return s.Halted == 0 && owns(1)(s) })
+	w.stop()
+	require.NoError(t, w.wait())
+	l.db.set(func() { require.False(t, l.db.rows[keyOf(p)].moved) })
+
+	// It dies after the group was told, with the mark still there or not: the
+	// group's offset is never above the position again.
+	l.db.set(func() {
+		l.db.rows[keyOf(p)].next, l.db.rows[keyOf(p)].moved = 1, true
+		l.db.before = func(_ context.Context, b *inventory.Batch) error {
+			if b.First < b.Next {
+				return fmt.Errorf("the worker dies before its first batch: %w", inventory.ErrTransient)
+			}
+			return nil
+		}
+	})
+	w = l.start("b", nil)
+	l.db.until(t, "the mark is gone", func() bool { return !l.db.rows[keyOf(p)].moved })
+	w.stop()
+	require.NoError(t, w.wait())
+	l.db.set(func() { l.db.before = nil })
+	w = l.start("c", nil)
+	want["in/0"] = append(want["in/0"], want["in/0"][1:5]...)
+	l.requireExact(want)
+	w.until("no halt", func(s Status) bool { return s.Halted == 0 && owns(1)(s) })
+}
+
 func TestRewoundWhileRunning(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, map[string]int32{"in": 1})

@@ -12,8 +12,8 @@ type Claimed struct {
 	OwnerEpoch  int64
 	LeaderEpoch int32 // of the last record applied, -1 if unknown
 	DeadRun     int   // dead letters in a row up to Next
-	// Moved says that an operator set the position since it was last
-	// claimed: a lower one is then no sign of a database that went back.
+	// Moved says that an operator set the position and nothing was applied
+	// since: a lower one is then no sign of a database that went back.
 	Moved bool
 	// Halted says that a halt of the partition is stored.
 	Halted bool

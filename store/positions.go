@@ -23,19 +23,15 @@ const (
 	// partition, or tries a batch again that was applied, changes nothing.
 	sqlMove = `
 update ncmp_inventory.position
-set next_offset = $5, leader_epoch = $6, dead_run = $7, topic = $8, updated = clock_timestamp()
+set next_offset = $5, leader_epoch = $6, dead_run = $7, topic = $8, moved = false, updated = clock_timestamp()
 where topic_id = $1 and partition = $2 and owner_epoch = $3 and next_offset = $4`
 	sqlStands = `
 select owner_epoch, next_offset from ncmp_inventory.position where topic_id = $1 and partition = $2`
 	sqlClaim = `
-with before as (
-    select moved from ncmp_inventory.position where topic_id = $1 and partition = $2 for update
-)
 update ncmp_inventory.position p
-set owner_epoch = p.owner_epoch + 1, owner = $3, cluster_id = $4, topic = $5, moved = false, updated = clock_timestamp()
-from before
+set owner_epoch = p.owner_epoch + 1, owner = $3, cluster_id = $4, topic = $5, updated = clock_timestamp()
 where p.topic_id = $1 and p.partition = $2
-returning p.next_offset, p.owner_epoch, p.leader_epoch, p.dead_run, before.moved,
+returning p.next_offset, p.owner_epoch, p.leader_epoch, p.dead_run, p.moved,
     exists (select from ncmp_inventory.halt h where h.topic = $5 and h.partition = $2)`
 	sqlStart = `
 insert into ncmp_inventory.position (topic_id, partition, topic, cluster_id, next_offset)

@@ -22,7 +22,13 @@ func TestSetPositionFencesTheOwnerAndMarksTheMove(t *testing.T) {
 	require.Equal(t, inventory.Claimed{Found: true, Next: 40, OwnerEpoch: l.epoch + 2, LeaderEpoch: -1, Moved: true}, c)
 	c, err = s.Claim(t.Context(), topic, "cluster", "me")
 	require.NoError(t, err)
-	require.False(t, c.Moved, "the mark is for one claim")
+	require.True(t, c.Moved, "who claimed it may have died before it did anything")
+	l.next, l.epoch = c.Next, c.OwnerEpoch
+	_, err = s.Transact(t.Context(), l.batch(0), inventory.Need{}, func(*inventory.Snapshot) (*inventory.Plan, error) { return &inventory.Plan{}, nil })
+	require.NoError(t, err)
+	c, err = s.Claim(t.Context(), topic, "cluster", "me")
+	require.NoError(t, err)
+	require.False(t, c.Moved)
 }
 
 func TestSetPositionStoresTheFirstOfAPartition(t *testing.T) {
