@@ -58,6 +58,16 @@ func TestChaos(t *testing.T) {
 // live runs all of it, and says what the checker found.
 func (w *world) live() (r *Report, took time.Duration, err error) {
 	w.Helper()
+	if w.anew {
+		if err := w.createAnew(); err != nil {
+			return nil, 0, err
+		}
+		head, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err := errors.Join(w.producer.run(head), w.producer.flush(w.Context())); err != nil {
+			return nil, 0, err
+		}
+	}
 	for range w.workers {
 		m, err := w.startMember()
 		require.NoError(w, err)

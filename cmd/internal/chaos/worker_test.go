@@ -37,7 +37,12 @@ func (w *world) build() {
 
 // flags are what workers and tools are configured with.
 func (w *world) flags(databaseURL string) []string {
+	policy := "halt"
+	if w.anew {
+		policy = "earliest"
+	}
 	return []string{
+		"--kafka.on-gap", policy,
 		"--kafka.brokers", w.proxy.addr(), "--database.url", databaseURL,
 		"--kafka.session-timeout", w.session.String(), "--kafka.heartbeat-interval", (w.session / 10).String(),
 		"--kafka.topics.registrations", topicRegistrations, "--kafka.topics.state-changes", topicStates,

@@ -47,6 +47,9 @@ type options struct {
 	quiet    time.Duration // the longest time without a fault
 	only     string        // part of the names of the faults to inject
 	patience time.Duration // how long the workers may take to finish in the end
+	// anew says that the input topics are deleted and created anew before the run,
+	// by workers that may go on with what there is.
+	anew bool
 	// overlay, if not "", names a file that replaces sources of the program.
 	overlay string
 }
@@ -215,12 +218,16 @@ func (w *world) settle() error {
 	if err := w.producer.flush(ctx); err != nil {
 		return err
 	}
+	return w.reach(ctx, w.producer.ends())
+}
+
+// reach waits until the stored positions are there, and all is published.
+func (w *world) reach(ctx context.Context, ends map[source]int64) error {
 	conn, err := pgx.Connect(ctx, w.direct)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.Background())
-	ends := w.producer.ends()
 	for {
 		missing := left(ctx, conn, ends)
 		if missing == "" {
@@ -239,7 +246,8 @@ func left(ctx context.Context, conn *pgx.Conn, ends map[source]int64) string {
 	if err != nil {
 		return err.Error()
 	}
-	rows, err := conn.Query(ctx, `select topic, partition, next_offset from ncmp_inventory.position`)
+	// A topic that was created anew has positions under both of its ids: the newer counts.
+	rows, err := conn.Query(ctx, `select topic, partition, next_offset from ncmp_inventory.position order by updated`)
 	if err != nil {
 		return err.Error()
 	}
