@@ -2,19 +2,15 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"ncmp-inventory/cmd/internal/kafkaapache"
 )
 
 // broker is a Kafka broker that can go away and come back. Workers reach it
@@ -90,92 +86,17 @@ func (b *embedded) stop(bool) error {
 }
 
 // apache is Apache Kafka in a process of its own.
-type apache struct {
-	libs, dir, told, real string
-	cmd                   *exec.Cmd
-}
+type apache struct{ *kafkaapache.Broker }
 
-func (b *apache) name() string { return "Apache Kafka" }
-func (b *apache) addr() string { return b.real }
+func (b apache) name() string                    { return "Apache Kafka" }
+func (b apache) addr() string                    { return b.Addr() }
+func (b apache) start(ctx context.Context) error { return b.Start(ctx) }
+func (b apache) stop(hard bool) error            { return b.Stop(hard) }
 
 // newApache formats the storage of a broker.
-func newApache(t *testing.T, dir, told string) *apache {
+func newApache(t *testing.T, dir, told string) apache {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "../../../.ci/kafka.sh", "libs").Output()
+	b, err := kafkaapache.Prepare(t.Context(), kafkaapache.Config{Dir: dir, Advertise: told})
 	require.NoError(t, err)
-	b := &apache{libs: strings.TrimSpace(string(out)), dir: dir, told: told, real: freeAddress(t)}
-	config := fmt.Sprintf(`process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@%[3]s
-listeners=PLAINTEXT://%[1]s,CONTROLLER://%[3]s
-advertised.listeners=PLAINTEXT://%[2]s
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-log.dirs=%[4]s/data
-auto.create.topics.enable=false
-offsets.topic.num.partitions=4
-offsets.topic.replication.factor=1
-transaction.state.log.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-group.initial.rebalance.delay.ms=0
-group.min.session.timeout.ms=1000
-`, b.real, b.told, freeAddress(t), dir)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "server.properties"), []byte(config), 0o600))
-	format := b.java(t.Context(), "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", filepath.Join(dir, "server.properties"))
-	text, err := format.CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	return b
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func (b *apache) java(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "java", append([]string{"-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", b.libs + "/*"}, args...)...)
-}
-
-func (b *apache) start(ctx context.Context) error {
-	log, err := os.OpenFile(filepath.Join(b.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	b.cmd = b.java(context.Background(), "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
-	b.cmd.Stdout, b.cmd.Stderr = log, log
-	if err := b.cmd.Start(); err != nil {
-		return err
-	}
-	for {
-		c, err := net.Dial("tcp", b.real)
-		if err == nil {
-			return c.Close()
-		}
-		if err := b.cmd.Process.Signal(syscall.Signal(0)); err != nil {
-			return fmt.Errorf("Apache Kafka ended: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-func (b *apache) stop(hard bool) error {
-	signal := os.Signal(syscall.SIGTERM)
-	if hard {
-		signal = os.Kill
-	}
-	if err := b.cmd.Process.Signal(signal); err != nil {
-		return err
-	}
-	_ = b.cmd.Wait() // it says that it was asked to
-	return nil
+	return apache{b}
 }
