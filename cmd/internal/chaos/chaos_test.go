@@ -157,6 +157,17 @@ func (w *world) show(r *Report, took time.Duration) {
 		fmt.Fprintf(t, "%s\t%d\t%.1f s\t%.1f s\n", kind, len(byKind[kind]), pause.Seconds(), up.Seconds())
 	}
 	fmt.Fprintln(t)
+	fmt.Fprintln(t, "LONGEST PAUSES WITH SERVERS UP\tOF\tFROM\tMEANWHILE")
+	for _, p := range w.watch.longest(8, away) {
+		var meanwhile []string
+		for _, f := range w.injected {
+			if f.from.Before(p.to) && f.to.After(p.from) {
+				meanwhile = append(meanwhile, f.from.Format("15:04:05 ")+f.kind)
+			}
+		}
+		fmt.Fprintf(t, "%.1f s of %.1f s\t%s/%d\t%s\t%s\n", p.without(away).Seconds(), p.to.Sub(p.from).Seconds(), p.home.topic, p.home.partition, p.from.Format("15:04:05.000"), strings.Join(meanwhile, ", "))
+	}
+	fmt.Fprintln(t)
 	for _, line := range []struct {
 		what string
 		n    int

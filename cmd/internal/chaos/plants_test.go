@@ -64,18 +64,23 @@ var planted = []struct {
 		"	p.emit(p.enc.DeadLetter(", "	if r.Offset%7 == 0 {\n		return\n	}\n	p.emit(p.enc.DeadLetter(",
 	},
 	{
-		"a dead letter is written outside of the transaction", "store/messages.go",
-		"func (t *transaction) queueMessages(ctx context.Context, b *pgx.Batch, ms []inventory.Message) (*pgx.Batch, error) {\n",
-		`func (t *transaction) queueMessages(ctx context.Context, b *pgx.Batch, ms []inventory.Message) (*pgx.Batch, error) {
-	var rest []inventory.Message
-	for _, m := range ms {
-		if m.Kind != inventory.DeadLetterRecord {
+		"a dead letter is written outside of the transaction", "store/transaction.go",
+		"	if b, err = t.queueMessages(ctx, b, plan.Messages); err != nil {\n",
+		`	var dead, rest []inventory.Message
+	for _, m := range plan.Messages {
+		if m.Kind == inventory.DeadLetterRecord {
+			dead = append(dead, m)
+		} else {
 			rest = append(rest, m)
-		} else if _, err := t.s.pool.Exec(ctx, sqlInsertMessages, []int16{int16(m.Kind)}, []int32{hashOf(m.Key)}, arrayOf([][]byte{m.Key}), arrayOf([][]byte{m.Headers}), arrayOf([][]byte{m.Value})); err != nil {
-			return nil, err
 		}
 	}
-	ms = rest
+	defer func() {
+		if rc.Commit > 0 && len(dead) > 0 {
+			b, _ := t.queueMessages(ctx, &pgx.Batch{}, dead)
+			_ = t.s.pool.SendBatch(ctx, b).Close()
+		}
+	}()
+	if b, err = t.queueMessages(ctx, b, rest); err != nil {
 `,
 	},
 	{
@@ -132,7 +137,7 @@ func (t *transaction) queueMessagesNow(ctx context.Context, b *pgx.Batch, ms []i
 var certain = map[string]string{
 	"positions go by the topic's name":                           topicsAnew,
 	"the publisher has no epoch":                                 "produce held back",
-	"a dead letter is written outside of the transaction":        "COMMIT lost",
+	"a dead letter is written outside of the transaction":        "answer to COMMIT lost",
 	"messages can be published before the commit":                "COMMIT lost",
 	"a COMMIT whose answer is lost is taken for one that failed": "answer to COMMIT lost",
 }

@@ -1,8 +1,10 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +35,10 @@ type written struct {
 }
 
 // pausing is one pause of a partition.
-type pausing struct{ from, to time.Time }
+type pausing struct {
+	home     source
+	from, to time.Time
+}
 
 // notable is the shortest pause that is kept.
 const notable = 200 * time.Millisecond
@@ -93,7 +98,7 @@ func (a *watch) outcome(r *kgo.Record) {
 		from = p.answered
 	}
 	if now.Sub(from) >= notable {
-		a.pauses = append(a.pauses, pausing{from, now})
+		a.pauses = append(a.pauses, pausing{source{b.Source.Topic, b.Source.Partition}, from, now})
 	}
 	p.answered = now
 	for len(p.waiting) > 0 && p.waiting[0].offset <= b.Source.Offset {
@@ -113,6 +118,15 @@ func (a *watch) worst(from, to time.Time, away []injected) (pause, up time.Durat
 		pause, up = max(pause, p.to.Sub(p.from)), max(up, p.without(away))
 	}
 	return pause, up
+}
+
+// longest are the n longest pauses by what of them servers were up.
+func (a *watch) longest(n int, away []injected) []pausing {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := slices.Clone(a.pauses)
+	slices.SortFunc(all, func(p, q pausing) int { return cmp.Compare(q.without(away), p.without(away)) })
+	return all[:min(n, len(all))]
 }
 
 // without is how long a pause was, less the time of outages, which are in order.
