@@ -229,28 +229,6 @@ func (o *Outbox) Unpark(ctx context.Context, kind inventory.MessageKind, ids []i
 	return int(tag.RowsAffected()), o.s.classify("unparking outbox rows", err)
 }
 
-const (
-	// No row may take a number between the look at the sequence and its raise,
-	// else a number could be handed out twice.
-	holdOutbox    = `lock table ncmp_inventory.outbox in share mode`
-	raiseSequence = `
-select setval('ncmp_inventory.outbox_sequence', $1)
-where $1 > (select last_value from ncmp_inventory.outbox_sequence)`
-)
-
-// RaiseSequence makes every later sequence greater than above. It never lowers
-// one. Writers wait meanwhile.
-func (o *Outbox) RaiseSequence(ctx context.Context, above int64) error {
-	ctx, cancel := o.s.deadline(ctx)
-	defer cancel()
-	return o.s.repeated(ctx, "raising the sequence", func() error {
-		b := &pgx.Batch{}
-		b.Queue(holdOutbox)
-		b.Queue(raiseSequence, above)
-		return pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error { return tx.SendBatch(ctx, b).Close() })
-	})
-}
-
 const unparkAll = `
 update ncmp_inventory.outbox set parked = null
 where parked is not null and ` + leaseCondition + `

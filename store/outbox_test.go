@@ -289,17 +289,6 @@ func TestRelayIDIsGeneratedOnceForADatabase(t *testing.T) {
 	require.Equal(t, "mine", id)
 }
 
-func TestSequenceIsOnlyEverRaised(t *testing.T) {
-	t.Parallel()
-	pool, o, _ := publisher(t)
-	require.NoError(t, o.RaiseSequence(t.Context(), 1000))
-	require.EqualValues(t, 1001, put(t, pool, inventory.LCMEvent, nil, nil))
-	require.NoError(t, o.RaiseSequence(t.Context(), 5))
-	require.EqualValues(t, 1002, put(t, pool, inventory.LCMEvent, nil, nil))
-	require.NoError(t, o.RaiseSequence(t.Context(), 1002))
-	require.EqualValues(t, 1003, put(t, pool, inventory.LCMEvent, nil, nil))
-}
-
 func TestListenWakesOnCommitsOfOthersUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	pool, o, _ := publisher(t)
