@@ -165,11 +165,11 @@ func (m *member) join(ctx context.Context) (*session, error) {
 	// given up.
 	jctx, cancel := context.WithTimeout(ctx, m.cfg.RebalanceTimeout+requestTimeout)
 	defer cancel()
-	j, err := m.k.client.JoinGroup(jctx, req)
+	j, err := m.joinGroup(jctx, req)
 	if err == nil && errors.Is(j.Error, kafka.MemberIDRequired) { // KIP-394
 		m.id = j.MemberID
 		req.MemberID = j.MemberID
-		j, err = m.k.client.JoinGroup(jctx, req)
+		j, err = m.joinGroup(jctx, req)
 	}
 	if err == nil {
 		err = j.Error

@@ -1,12 +1,15 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 
 	kafka "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/consumer"
+	"github.com/segmentio/kafka-go/protocol/joingroup"
 	"github.com/segmentio/kafka-go/protocol/syncgroup"
+	"go.uber.org/zap"
 )
 
 // heartbeat tells the coordinator that a member lives. kafka-go's own message
@@ -32,6 +35,95 @@ func (k *Cluster) heartbeat(ctx context.Context, group, member, instance string,
 	return nil
 }
 
+// joinGroup asks for a place in the group. kafka-go's client makes room for as
+// many topics as another member's metadata claims to have, gigabytes at a word
+// of four bytes; here such a member is one that has nothing.
+func (m *member) joinGroup(ctx context.Context, q *kafka.JoinGroupRequest) (*kafka.JoinGroupResponse, error) {
+	req := &joingroup.Request{
+		GroupID: q.GroupID, MemberID: q.MemberID, GroupInstanceID: q.GroupInstanceID, ProtocolType: q.ProtocolType,
+		SessionTimeoutMS: int32(q.SessionTimeout.Milliseconds()), RebalanceTimeoutMS: int32(q.RebalanceTimeout.Milliseconds()),
+	}
+	for _, p := range q.Protocols {
+		md := consumer.Subscription{Version: consumer.MaxVersionSupported, Topics: p.Metadata.Topics, UserData: p.Metadata.UserData}
+		md.OwnedPartitions = topicPartitions(p.Metadata.OwnedPartitions)
+		b, err := protocol.Marshal(consumer.MaxVersionSupported, md)
+		if err != nil {
+			return nil, err
+		}
+		req.Protocols = append(req.Protocols, joingroup.RequestProtocol{Name: p.Name, Metadata: b})
+	}
+	answer, err := m.k.client.Transport.RoundTrip(ctx, m.k.client.Addr, req)
+	if err != nil {
+		return nil, err
+	}
+	r := answer.(*joingroup.Response)
+	res := &kafka.JoinGroupResponse{GenerationID: int(r.GenerationID), ProtocolName: r.ProtocolName, LeaderID: r.LeaderID, MemberID: r.MemberID}
+	if r.ErrorCode != 0 {
+		res.Error = kafka.Error(r.ErrorCode)
+	}
+	for _, other := range r.Members {
+		j := kafka.JoinGroupResponseMember{ID: other.MemberID, GroupInstanceID: other.GroupInstanceID}
+		j.Metadata, err = readSubscription(other.Metadata)
+		if err != nil {
+			m.log.Warn("the metadata of another member of the group cannot be read", zap.String("group", q.GroupID), zap.String("member", other.MemberID))
+		}
+		res.Members = append(res.Members, j)
+	}
+	return res, nil
+}
+
+// readSubscription reads a member's metadata of version 1, and of later ones
+// what version 1 knows.
+func readSubscription(b []byte) (s kafka.GroupProtocolSubscription, err error) {
+	r := &wireReader{r: bytes.NewReader(b), n: len(b)}
+	version := r.i16()
+	for n := r.count(); n > 0 && r.err == nil; n-- {
+		s.Topics = append(s.Topics, r.str())
+	}
+	s.UserData = r.bytes()
+	if version > 0 {
+		s.OwnedPartitions = readTopicPartitions(r)
+	}
+	if r.err != nil {
+		return kafka.GroupProtocolSubscription{}, r.err
+	}
+	return s, nil
+}
+
+// readAssignment reads what the group's leader gives to a member.
+func readAssignment(b []byte) (map[string][]int, error) {
+	r := &wireReader{r: bytes.NewReader(b), n: len(b)}
+	if len(b) == 0 { // a member that gets nothing
+		return map[string][]int{}, nil
+	}
+	r.i16() // the version
+	mine := readTopicPartitions(r)
+	return mine, r.err
+}
+
+func readTopicPartitions(r *wireReader) map[string][]int {
+	out := map[string][]int{}
+	for n := r.count(); n > 0 && r.err == nil; n-- {
+		topic := r.str()
+		for p := r.count(); p > 0 && r.err == nil; p-- {
+			out[topic] = append(out[topic], int(r.i32()))
+		}
+	}
+	return out
+}
+
+func topicPartitions(parts map[string][]int) []consumer.TopicPartition {
+	out := make([]consumer.TopicPartition, 0, len(parts))
+	for topic, indexes := range parts {
+		tp := consumer.TopicPartition{Topic: topic}
+		for _, p := range indexes {
+			tp.Partitions = append(tp.Partitions, int32(p))
+		}
+		out = append(out, tp)
+	}
+	return out
+}
+
 // syncGroup hands the leader's assignments over and returns this member's own,
 // by topic. kafka-go's client decodes the assignment before it looks at the
 // error, and so hides the error behind an unexpected EOF.
@@ -41,14 +133,7 @@ func (k *Cluster) syncGroup(ctx context.Context, group, member, instance string,
 		ProtocolType: "consumer", ProtocolName: protocolName,
 	}
 	for id, topics := range dealt {
-		a := consumer.Assignment{Version: consumer.MaxVersionSupported}
-		for topic, parts := range topics {
-			tp := consumer.TopicPartition{Topic: topic}
-			for _, p := range parts {
-				tp.Partitions = append(tp.Partitions, int32(p))
-			}
-			a.AssignedPartitions = append(a.AssignedPartitions, tp)
-		}
+		a := consumer.Assignment{Version: consumer.MaxVersionSupported, AssignedPartitions: topicPartitions(topics)}
 		b, err := protocol.Marshal(consumer.MaxVersionSupported, a)
 		if err != nil {
 			return nil, err
@@ -63,18 +148,5 @@ func (k *Cluster) syncGroup(ctx context.Context, group, member, instance string,
 	if r.ErrorCode != 0 {
 		return nil, kafka.Error(r.ErrorCode)
 	}
-	mine := map[string][]int{}
-	if len(r.Assignments) == 0 {
-		return mine, nil
-	}
-	var a consumer.Assignment
-	if err := protocol.Unmarshal(r.Assignments, consumer.MaxVersionSupported, &a); err != nil {
-		return nil, err
-	}
-	for _, tp := range a.AssignedPartitions {
-		for _, p := range tp.Partitions {
-			mine[tp.Topic] = append(mine[tp.Topic], int(p))
-		}
-	}
-	return mine, nil
+	return readAssignment(r.Assignments)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	kafka "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/consumer"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -299,4 +301,35 @@ func TestFetchResponseIsReadInFull(t *testing.T) {
 	r := &wireReader{r: io.LimitReader(nil, 0), n: 4, flexible: true}
 	r.i32()
 	require.Error(t, r.err)
+}
+
+func FuzzGroupMessages(f *testing.F) {
+	parts := []consumer.TopicPartition{{Topic: "t", Partitions: []int32{0, 7}}}
+	for _, v := range []any{
+		consumer.Subscription{Version: 1, Topics: []string{"t"}, UserData: []byte("x"), OwnedPartitions: parts},
+		consumer.Assignment{Version: 1, AssignedPartitions: parts},
+	} {
+		b, err := protocol.Marshal(1, v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte{0, 1, 0x7f, 0xff, 0xff, 0xff, 0, 1, 't'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := readSubscription(b)
+		if err == nil {
+			md := consumer.Subscription{Version: 1, Topics: s.Topics, UserData: s.UserData, OwnedPartitions: topicPartitions(s.OwnedPartitions)}
+			again, err := protocol.Marshal(1, md)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := readSubscription(again); err != nil || len(got.Topics) != len(s.Topics) || len(got.OwnedPartitions) != len(s.OwnedPartitions) {
+				t.Fatalf("%v became %v: %v", s, got, err)
+			}
+		}
+		_, _ = readAssignment(b)
+		counts := map[string]int{"t": 3}
+		assign([]kafka.JoinGroupResponseMember{{ID: "a", Metadata: s}, {ID: "b"}}, counts)
+	})
 }
