@@ -18,6 +18,7 @@ type ceHeaders struct {
 	contentType             []byte
 	traceParent, traceState []byte // plain, without prefix
 	cloudEvent              bool   // there is a ce_ header
+	replay                  bool   // the record was sent again
 	dead                    *inventory.DeadLetter
 	extensions              map[string]struct{} // names of foreign extensions seen
 }
@@ -47,6 +48,8 @@ func (h *ceHeaders) scan(hs []inventory.Header) {
 				h.traceParent = value
 			case "tracestate":
 				h.traceState = value
+			case HeaderReplayOf:
+				h.replay = true
 			}
 			continue
 		}

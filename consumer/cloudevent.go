@@ -54,7 +54,7 @@ func NewEventDecoder(cfg DecoderConfig) *EventDecoder {
 }
 
 // Decode reads r's Key, Value and Headers, leaves them as they are, and sets
-// Events, Dead or Empty. heartbeats says that the record came from the
+// Events, Dead or Empty, and Replay. heartbeats says that the record came from the
 // heartbeats topic. It is total: every record gets one of the three.
 func (d *EventDecoder) Decode(r *inventory.Record, heartbeats bool) {
 	w := d.pool.Get().(*work)
@@ -78,7 +78,7 @@ type work struct {
 }
 
 func (w *work) run(cfg *DecoderConfig, r *inventory.Record, heartbeats bool) {
-	r.Events, r.Dead, r.Empty = nil, nil, false
+	r.Events, r.Dead, r.Empty, r.Replay = nil, nil, false, nil
 	w.cfg, w.r, w.heartbeats, w.handlesLeft = cfg, r, heartbeats, cfg.HandlesPerEvent
 	w.decode()
 	w.release()
@@ -101,6 +101,9 @@ func (w *work) release() {
 func (w *work) decode() {
 	r := w.r
 	w.head.scan(r.Headers)
+	if w.head.replay {
+		r.Replay, _ = ReplayOf(r.Headers)
+	}
 	if len(r.Value) == 0 && !w.head.cloudEvent {
 		r.Empty = true
 		return

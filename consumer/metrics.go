@@ -52,7 +52,7 @@ func newMetrics(reg prometheus.Registerer, c *Consumer) *metrics {
 		stalls:     prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "stalls_total", Help: "Times that heartbeats stopped because a batch took too long."}),
 	}
 	// An alert on the first of something needs the zero before it.
-	m.zero(m.deadLetters, append([]string{reasonBatchTooLarge, inventory.ReasonRefused}, DecodeReasons...)...)
+	m.zero(m.deadLetters, append([]string{reasonBatchTooLarge, inventory.ReasonRefused, inventory.ReasonOvertaken}, DecodeReasons...)...)
 	m.zero(m.retries, "apply", "fetch", "offset-commit", "group", "heartbeat", troubleKafka, troubleDatabase)
 	m.zero(m.gaps, kindGap, kindTruncated, kindRecreated, kindRewound)
 	m.zero(m.halts, kindGap, kindTruncated, kindRecreated, kindRewound, kindDeadLetters, kindDamaged)
@@ -90,7 +90,7 @@ func (m *metrics) applied(topic string, t tally, r *inventory.Receipt, took time
 	if t.records == 0 {
 		return
 	}
-	t.dead += r.Tally.DeadLetters[inventory.ReasonRefused]
+	t.dead += r.Tally.DeadLetters[inventory.ReasonRefused] + r.Tally.DeadLetters[inventory.ReasonOvertaken]
 	add := func(result string, n int) {
 		if n > 0 {
 			m.records.WithLabelValues(topic, result).Add(float64(n))

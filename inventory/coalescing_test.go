@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -18,12 +19,15 @@ func TestLawOfCoalescing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		events := rapid.SliceOfN(rapid.Custom(drawEvent), 1, 30).Draw(t, "events")
 		cuts := rapid.SliceOfN(rapid.IntRange(1, 8), len(events), len(events)).Draw(t, "cuts")
+		replays := drawReplays(t, events)
 		mode := inventory.EventMode(rapid.IntRange(0, 1).Draw(t, "mode"))
 
 		single, batched := newWorld(), newWorld()
 		single.cfg.Events, batched.cfg.Events = mode, mode
 		single.cfg.Outcomes, batched.cfg.Outcomes = inventory.OutcomesAll, inventory.OutcomesAll
-		single.cfg.Facts, batched.cfg.Facts = true, true
+		single.cfg.Facts = rapid.Bool().Draw(t, "history")
+		batched.cfg.Facts = single.cfg.Facts
+		single.replays, batched.replays = replays, replays
 		var a, b []inventory.Message
 		var factsA, factsB []string
 		for _, e := range events {
@@ -42,6 +46,26 @@ func TestLawOfCoalescing(t *testing.T) {
 		require.Equal(t, single.owners, batched.owners)
 		require.Equal(t, single.trust, batched.trust)
 	})
+}
+
+// drawReplays makes replayed dead letters of some of the events, which stood
+// anywhere before: in this partition or elsewhere, long ago or just now.
+func drawReplays(t *rapid.T, events []inventory.Event) map[string]*inventory.Replay {
+	replays := map[string]*inventory.Replay{}
+	for i := range events {
+		if rapid.IntRange(0, 2).Draw(t, "replayed") != 0 {
+			continue
+		}
+		offset := rapid.Int64Range(-5, int64(i)).Draw(t, "origin")
+		r := &inventory.Replay{Forced: rapid.IntRange(0, 4).Draw(t, "forced") == 0}
+		r.Origin = inventory.Place{Partition: source, Offset: offset, Time: now.Add(time.Duration(offset) * time.Second)}
+		if rapid.Bool().Draw(t, "elsewhere") {
+			r.Origin.Index++
+		}
+		events[i].ID = fmt.Sprint("r", i)
+		replays[events[i].ID] = r
+	}
+	return replays
 }
 
 func texts(ms []inventory.Message) []string {

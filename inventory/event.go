@@ -113,6 +113,8 @@ type Record struct {
 	// Dead is set when the record is set aside; then Events have no items, but
 	// the ids for their outcomes. Decoding leaves one at most.
 	Dead *DeadLetter
+	// Replay is set for a dead letter that was sent again.
+	Replay *Replay
 	// Empty marks a record without value and without CloudEvents headers.
 	Empty bool
 }

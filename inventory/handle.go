@@ -52,3 +52,13 @@ const timeFormat = "2006-01-02T15:04:05.000-0700"
 
 // FormatTime writes t as NCMP does, in UTC: 2026-02-03T04:05:06.007+0000.
 func FormatTime(t time.Time) string { return t.UTC().Format(timeFormat) }
+
+// ParseTime reads a stored time: NCMP's form, which is ours, or RFC 3339.
+func ParseTime(text string) (t time.Time, ok bool) {
+	for _, layout := range [...]string{timeFormat, time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}

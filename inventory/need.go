@@ -17,7 +17,7 @@ func NeedOf(b *Batch) Need {
 			}
 		}
 	}
-	n := Need{Full: c.full, Frees: sorted(c.frees), Trust: sorted(c.trust)}
+	n := Need{Full: c.full, Frees: sorted(c.frees), Trust: sorted(c.trust), Replayed: b.replayed()}
 	n.Keys = make([]string, 0, len(c.keys))
 	for k := range c.keys {
 		n.Keys = append(n.Keys, k)

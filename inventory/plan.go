@@ -46,6 +46,8 @@ type Need struct {
 	Frees []string
 	// Trust are the ids whose trust level is needed.
 	Trust []string
+	// Replayed are the records that must not overwrite what came later.
+	Replayed []Replayed
 }
 
 // Snapshot is what the locked rows show. It holds only what Need asked for.
@@ -57,6 +59,11 @@ type Snapshot struct {
 	Owners map[string]string
 	// Trust holds the stored levels; an absent id is Complete.
 	Trust map[string]TrustLevel
+	// Later holds, by the offset of a record of Need.Replayed, changes of its
+	// handles that came after its origin, as the history knows them. Seen is
+	// when the history last saw a handle that such a record names.
+	Later map[int64][]Later
+	Seen  map[string]time.Time
 }
 
 // Change is the net effect of a batch on one handle.
@@ -146,8 +153,19 @@ type Fact struct {
 	// Offset and Time are those of the source record, in the batch's partition.
 	Offset int64
 	Time   time.Time
+	// Origin is where a record that was sent again first stood, else nil.
+	Origin *Place
 	At     time.Time // when it was planned
 	Cause  *Event
+}
+
+// SourceTime is the record's own time. It is foreign: a time that nobody's
+// clock can have shown is replaced by ours.
+func (f *Fact) SourceTime() time.Time {
+	if f.Time.Unix() <= 0 || f.Time.Year() > 9999 {
+		return f.At
+	}
+	return f.Time
 }
 
 // Tally counts what the plan does, for metrics.

@@ -2,6 +2,7 @@ package inventory_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +86,12 @@ type world struct {
 	offset  int64
 	cfg     inventory.PlannerConfig
 	told    []string
+	history []inventory.Later
+	replays map[string]*inventory.Replay // by event id
 }
+
+// source is where the events of apply come from.
+var source = inventory.Partition{TopicID: [16]byte{1}, Topic: "in"}
 
 func newWorld() *world {
 	return &world{handles: map[string]*inventory.Stored{}, owners: map[string]string{}, trust: map[string]inventory.TrustLevel{}}
@@ -94,9 +100,12 @@ func newWorld() *world {
 // apply plans the events as one batch, one record each, and keeps the result.
 func (w *world) apply(t testingT, events ...inventory.Event) *inventory.Plan {
 	t.Helper()
-	b := &inventory.Batch{Partition: inventory.Partition{TopicID: [16]byte{1}, Topic: "in"}, First: w.offset}
+	b := &inventory.Batch{Partition: source, First: w.offset}
 	for _, e := range events {
-		b.Records = append(b.Records, inventory.Record{Offset: w.offset, Events: []inventory.Event{e}})
+		b.Records = append(b.Records, inventory.Record{
+			Offset: w.offset, Timestamp: now.Add(time.Duration(w.offset) * time.Second),
+			Events: []inventory.Event{e}, Replay: w.replays[e.ID],
+		})
 		w.offset++
 	}
 	b.Next = w.offset
@@ -137,6 +146,20 @@ func (w *world) snapshot(n inventory.Need) *inventory.Snapshot {
 			s.Trust[id] = l
 		}
 	}
+	s.Later, s.Seen = map[int64][]inventory.Later{}, map[string]time.Time{}
+	for _, r := range n.Replayed {
+		for _, id := range r.Handles {
+			for _, l := range slices.Backward(w.history) {
+				if l.Handle == id && s.Seen[id].IsZero() {
+					s.Seen[id] = l.At
+				}
+				if l.Handle == id && l.Source.After(&r.Origin) {
+					s.Later[r.Offset] = append(s.Later[r.Offset], l)
+					break
+				}
+			}
+		}
+	}
 	return s
 }
 
@@ -175,6 +198,13 @@ func (w *world) keep(t testingT, p *inventory.Plan) {
 	}
 	for _, k := range p.Releases {
 		delete(w.owners, k)
+	}
+	for _, f := range p.Facts {
+		l := inventory.Later{Handle: f.ID, Step: f.Step, At: f.At, Source: inventory.Place{Partition: source, Offset: f.Offset, Time: f.SourceTime()}}
+		if f.Origin != nil {
+			l.Source = *f.Origin
+		}
+		w.history = append(w.history, l)
 	}
 	for _, m := range p.Messages {
 		w.told = append(w.told, string(m.Key)+": "+string(m.Value))

@@ -48,6 +48,12 @@ func PlanBatch(b *Batch, s *Snapshot, now time.Time, cfg PlannerConfig, enc Enco
 		p.plan.Facts = make([]Fact, 0, b.mostFacts())
 	}
 	for i := range b.Records {
+		if b.Records[i].judged() {
+			p.trail = map[string][]Later{}
+			break
+		}
+	}
+	for i := range b.Records {
 		p.record(&b.Records[i])
 	}
 	p.finish()
@@ -91,6 +97,9 @@ type planner struct {
 	work   map[string]*working
 	owners map[string]string // changed owners; "" is freed
 	plan   *Plan
+	// trail is what the batch changed so far, by handle; nil unless a record
+	// of it has to be judged by that.
+	trail map[string][]Later
 
 	// the event and item being planned
 	serial int
@@ -123,6 +132,12 @@ func (p *planner) record(r *Record) {
 	case r.Dead != nil:
 		p.dead(r)
 	default:
+		if r.judged() {
+			if l := p.overtaken(r); l != nil {
+				p.setAside(r, l)
+				return
+			}
+		}
 		for i := range r.Events {
 			p.event(&r.Events[i])
 		}
@@ -214,6 +229,9 @@ func (p *planner) try(it *Item) (verdict, *Rejection) {
 	}
 	p.plan.Messages = append(p.plan.Messages, p.staged...)
 	p.plan.Facts = append(p.plan.Facts, p.facts...)
+	if p.trail != nil {
+		p.follow()
+	}
 	for _, m := range p.moves {
 		p.plan.Tally.Transitions[m]++
 	}

@@ -25,6 +25,9 @@ func (p *planner) note(f Fact) {
 		return
 	}
 	f.Offset, f.Time, f.At, f.Cause = p.rec.Offset, p.rec.Timestamp, p.now, p.ev
+	if p.rec.Replay != nil {
+		f.Origin = &p.rec.Replay.Origin
+	}
 	p.facts = append(p.facts, f)
 }
 

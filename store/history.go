@@ -23,6 +23,20 @@ from unnest($4::text[], $5::smallint[], $6::uuid[], $7::bigint[], $8::timestampt
     with ordinality as u (handle, step, event_id, source_offset, source_time, cause_id, cause_source, before, after, n)
 order by u.n`
 
+// sqlInsertReplayed does the same, and notes where records that were sent again
+// first stood: what they did counts by that.
+const sqlInsertReplayed = `
+insert into ncmp_inventory.history
+    (at, topic_id, partition, handle, step, event_id, source_offset, source_time, cause_id, cause_source, before, after,
+     origin_topic_id, origin_partition, origin_offset, origin_time)
+select $1, $2, $3, u.handle, u.step, u.event_id, u.source_offset, u.source_time, u.cause_id, u.cause_source, u.before, u.after,
+       u.origin_topic_id, u.origin_partition, u.origin_offset, u.origin_time
+from unnest($4::text[], $5::smallint[], $6::uuid[], $7::bigint[], $8::timestamptz[], $9::text[], $10::text[], $11::text[], $12::text[],
+            $13::uuid[], $14::int[], $15::bigint[], $16::timestamptz[])
+    with ordinality as u (handle, step, event_id, source_offset, source_time, cause_id, cause_source, before, after,
+                          origin_topic_id, origin_partition, origin_offset, origin_time, n)
+order by u.n`
+
 // queueFacts adds what happened to the batch. Like queueMessages it sends what
 // was gathered when there is too much, and returns the batch to go on with.
 func (t *transaction) queueFacts(ctx context.Context, b *pgx.Batch, facts []inventory.Fact) (*pgx.Batch, error) {
@@ -33,8 +47,15 @@ func (t *transaction) queueFacts(ctx context.Context, b *pgx.Batch, facts []inve
 			f.add(&facts[n])
 			n++
 		}
-		b.Queue(sqlInsertFacts, facts[0].At, t.b.TopicID, t.b.Index,
-			f.handles, f.steps, f.events, f.offsets, f.times, f.causes, f.sources, arrayOf(f.before), arrayOf(f.after))
+		args := []any{
+			facts[0].At, t.b.TopicID, t.b.Index,
+			f.handles, f.steps, f.events, f.offsets, f.times, f.causes, f.sources, arrayOf(f.before), arrayOf(f.after),
+		}
+		if origins := originsOf(facts[:n]); origins == nil {
+			b.Queue(sqlInsertFacts, args...)
+		} else {
+			b.Queue(sqlInsertReplayed, append(args, origins...)...)
+		}
 		if facts = facts[n:]; len(facts) > 0 {
 			if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 				return nil, err
@@ -78,18 +99,29 @@ func (s *factSet) add(f *inventory.Fact) {
 	s.steps = append(s.steps, int16(f.Step))
 	s.events = append(s.events, pgtype.UUID{Bytes: f.EventID, Valid: f.EventID != uuid.Nil})
 	s.offsets = append(s.offsets, f.Offset)
-	s.times = append(s.times, sourceTime(f))
+	s.times = append(s.times, f.SourceTime())
 	s.before = append(s.before, s.beforeText.take())
 	s.after = append(s.after, s.afterText.take())
 }
 
-// sourceTime is the record's own time. It is foreign: a time that nobody's
-// clock can have shown is replaced by ours.
-func sourceTime(f *inventory.Fact) time.Time {
-	if f.Time.Unix() <= 0 || f.Time.Year() > 9999 {
-		return f.At
+// originsOf is the origins of facts as columns, nil if none has one.
+func originsOf(facts []inventory.Fact) []any {
+	replayed := false
+	for i := range facts {
+		replayed = replayed || facts[i].Origin != nil
 	}
-	return f.Time
+	if !replayed {
+		return nil
+	}
+	topics, partitions := make([]pgtype.UUID, len(facts)), make([]*int32, len(facts))
+	offsets, times := make([]*int64, len(facts)), make([]*time.Time, len(facts))
+	for i := range facts {
+		if o := facts[i].Origin; o != nil {
+			topics[i] = pgtype.UUID{Bytes: o.TopicID, Valid: true}
+			partitions[i], offsets[i], times[i] = &o.Index, &o.Offset, &o.Time
+		}
+	}
+	return []any{topics, partitions, offsets, times}
 }
 
 // Event is one entry of a handle's history.

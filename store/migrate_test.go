@@ -74,7 +74,7 @@ func TestManyWorkersMigrateOneDatabaseAtOnce(t *testing.T) {
 		})
 	}
 	require.NoError(t, g.Wait())
-	require.Equal(t, []string{"1 worker", "2 fragments", "3 references", "4 operations", "5 group"},
+	require.Equal(t, []string{"1 worker", "2 fragments", "3 references", "4 operations", "5 group", "6 origin"},
 		column(t, db, `select version || ' ' || name from ncmp_inventory.migration order by 1`))
 	require.Equal(t, []storetest.Row{{Anchor: "ncmp-dmi-registry", XPath: "/dmi-registry", Attributes: "{}"}}, db.Rows(t))
 	require.Equal(t, []string{"NCMP-Admin", "NFP-Operational"}, column(t, db, `select name from dataspace order by 1`))
@@ -85,7 +85,7 @@ func TestManyWorkersMigrateOneDatabaseAtOnce(t *testing.T) {
 	require.False(t, s.TookOver())
 	applied, err := s.Applied(t.Context())
 	require.NoError(t, err)
-	require.Len(t, applied, 5)
+	require.Len(t, applied, 6)
 }
 
 func TestFreshTablesAreCPSsButLeaner(t *testing.T) {

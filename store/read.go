@@ -84,26 +84,13 @@ func (f *Filter) namesDMI(h *inventory.Handle) bool {
 	return false
 }
 
-// storedTimes are the forms in which last-update-time is found: ours, which is
-// NCMP's, and RFC 3339.
-var storedTimes = []string{"2006-01-02T15:04:05.000-0700", time.RFC3339}
-
 // stuck takes a handle whose time cannot be read as stuck: it needs a look.
 func stuck(h *inventory.Handle, since time.Time) bool {
 	if h.State.State == inventory.Ready {
 		return false
 	}
-	at, ok := parseStored(h.State.LastUpdate)
+	at, ok := inventory.ParseTime(h.State.LastUpdate)
 	return !ok || at.Before(since)
-}
-
-func parseStored(text string) (at time.Time, ok bool) {
-	for _, layout := range storedTimes {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, true
-		}
-	}
-	return time.Time{}, false
 }
 
 func (f *Filter) hasPublic(h *inventory.Handle) bool {
@@ -248,7 +235,7 @@ func (s *Store) CountByState(ctx context.Context) (map[inventory.State]StateCoun
 	var state, oldest string
 	var n int64
 	_, err = pgx.ForEachRow(rows, []any{&state, &n, &oldest}, func() error {
-		at, _ := parseStored(oldest)
+		at, _ := inventory.ParseTime(oldest)
 		counts[inventory.State(state)] = StateCount{n, at}
 		return nil
 	})

@@ -6,18 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"ncmp-inventory/inventory"
 )
 
-// Place is where and when a record stood. The topic's name is for people.
-type Place struct {
-	inventory.Partition
-	Offset int64
-	Time   time.Time
-}
+// Place is where and when a record stood.
+type Place = inventory.Place
 
 // Replay is one dead letter that is sent again.
 type Replay struct {
@@ -144,25 +140,18 @@ func (s *Store) replayBatch(ctx context.Context, op string, b *pgx.Batch) error 
 }
 
 // Later is a change of a handle that came after a record.
-type Later struct {
-	Handle string
-	// Step is 0, and Source empty, for a handle whose history is not kept:
-	// then At is when its state was last updated.
-	Step inventory.Step
-	At   time.Time
-	// Source is the record that caused it; for a replayed one, the first of
-	// the chain.
-	Source Place
-}
+type Later = inventory.Later
 
-// sqlLater finds, for each handle, the last change that a later record caused:
-// later by offset in the same partition, by the records' own times elsewhere.
-// What a replayed record did counts by where that record first stood. Without
-// one it tells, with step 0, when the history last saw the handle.
+// sqlLater finds, for each handle and the place beside it, the last change that
+// a later record caused: later by offset in the same partition, by the records'
+// own times elsewhere. What a replayed record did counts by where that record
+// first stood. Without one it tells, with step 0, when the history last saw the
+// handle. The table of replays speaks for what a worker of a release before
+// applied, which noted no origin.
 const sqlLater = `
-select u.handle, coalesce(l.step, 0::smallint), coalesce(l.at, n.at, 'epoch'),
-       coalesce(l.topic_id, $6), coalesce(l.partition, 0), coalesce(l.source_offset, 0), coalesce(l.source_time, 'epoch'), coalesce(p.topic, '')
-from unnest($1::text[]) as u (handle)
+select u.n, coalesce(l.step, 0::smallint), coalesce(l.at, n.at, 'epoch'),
+       coalesce(l.topic_id, u.topic_id), coalesce(l.partition, 0), coalesce(l.source_offset, 0), coalesce(l.source_time, 'epoch'), coalesce(p.topic, '')
+from unnest($1::text[], $2::uuid[], $3::int[], $4::bigint[], $5::timestamptz[]) with ordinality as u (handle, topic_id, partition, source_offset, source_time, n)
 left join lateral (
     select h.at from ncmp_inventory.history h where h.handle = u.handle order by h.id desc limit 1) n on true
 left join lateral (
@@ -171,13 +160,80 @@ left join lateral (
     left join ncmp_inventory.replay r
         on r.target_topic_id = h.topic_id and r.target_partition = h.partition and r.target_offset = h.source_offset
     cross join lateral (
-        select coalesce(r.origin_topic_id, h.topic_id) as topic_id, coalesce(r.origin_partition, h.partition) as partition,
-               coalesce(r.origin_offset, h.source_offset) as source_offset, coalesce(r.origin_time, h.source_time) as source_time) s
+        select coalesce(h.origin_topic_id, r.origin_topic_id, h.topic_id) as topic_id,
+               coalesce(h.origin_partition, r.origin_partition, h.partition) as partition,
+               coalesce(h.origin_offset, r.origin_offset, h.source_offset) as source_offset,
+               coalesce(h.origin_time, r.origin_time, h.source_time) as source_time) s
     where h.handle = u.handle
-      and case when s.topic_id = $2 and s.partition = $3 then s.source_offset > $4 else s.source_time > $5 end
+      and case when s.topic_id = u.topic_id and s.partition = u.partition then s.source_offset > u.source_offset else s.source_time > u.source_time end
     order by h.id desc limit 1) l on true
 left join lateral (
-    select topic from ncmp_inventory.position p where p.topic_id = l.topic_id limit 1) p on true`
+    select topic from ncmp_inventory.position p where p.topic_id = l.topic_id limit 1) p on true
+order by u.n`
+
+// laterQuery is handles and places as the columns of sqlLater.
+type laterQuery struct {
+	handles    []string
+	topics     []pgtype.UUID
+	partitions []int32
+	offsets    []int64
+	times      []time.Time
+}
+
+func (q *laterQuery) add(place *Place, handles []string) {
+	for _, id := range handles {
+		q.handles = append(q.handles, id)
+		q.topics = append(q.topics, pgtype.UUID{Bytes: place.TopicID, Valid: true})
+		q.partitions = append(q.partitions, place.Index)
+		q.offsets = append(q.offsets, place.Offset)
+		q.times = append(q.times, place.Time)
+	}
+}
+
+func (q *laterQuery) args() []any {
+	return []any{q.handles, q.topics, q.partitions, q.offsets, q.times}
+}
+
+// each calls fn for each row, with its place in the columns.
+func (q *laterQuery) each(rows pgx.Rows, fn func(i int, l Later)) error {
+	var n int64
+	var l Later
+	_, err := pgx.ForEachRow(rows, []any{
+		&n, &l.Step, &l.At, &l.Source.TopicID, &l.Source.Index, &l.Source.Offset, &l.Source.Time, &l.Source.Topic,
+	}, func() error {
+		l.Handle = q.handles[n-1]
+		fn(int(n-1), l)
+		return nil
+	})
+	return err
+}
+
+// queueLater reads what the history knows of the handles that replayed records
+// of the batch name. It is nothing for a batch without any.
+func (t *transaction) queueLater(b *pgx.Batch, replayed []inventory.Replayed) {
+	if len(replayed) == 0 {
+		return
+	}
+	var q laterQuery
+	var of []int64 // by handle: the record's offset
+	for i := range replayed {
+		r := &replayed[i]
+		q.add(&r.Origin, r.Handles)
+		for range r.Handles {
+			of = append(of, r.Offset)
+		}
+	}
+	t.snap.Later, t.snap.Seen = map[int64][]Later{}, map[string]time.Time{}
+	b.Queue(sqlLater, q.args()...).Query(func(rows pgx.Rows) error {
+		return q.each(rows, func(i int, l Later) {
+			if l.Step != 0 {
+				t.snap.Later[of[i]] = append(t.snap.Later[of[i]], l)
+			} else {
+				t.snap.Seen[l.Handle] = l.At
+			}
+		})
+	})
+}
 
 // LaterChanges finds those of the handles that changed after the record that
 // stood at place, one change each. Where the history does not reach the state
@@ -204,26 +260,23 @@ func (s *Store) laterChanges(ctx context.Context, place Place, handles []string)
 	}
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, sqlLater, handles, place.TopicID, place.Index, place.Offset, place.Time, uuid.Nil)
+	var q laterQuery
+	q.add(&place, handles)
+	rows, err := s.pool.Query(ctx, sqlLater, q.args()...)
 	if err != nil {
 		return nil, s.classify("look for later changes", err)
 	}
-	var l Later
-	_, err = pgx.ForEachRow(rows, []any{
-		&l.Handle, &l.Step, &l.At, &l.Source.TopicID, &l.Source.Index, &l.Source.Offset, &l.Source.Time, &l.Source.Topic,
-	}, func() error {
+	err = q.each(rows, func(_ int, l Later) {
 		if l.Step != 0 {
 			found = append(found, l)
-			return nil
+			return
 		}
-		seen := l.At
 		if text, stored := states[l.Handle]; stored {
-			at, ok := parseStored(text)
-			if !ok || at.After(seen) && at.After(place.Time) {
+			at, ok := inventory.ParseTime(text)
+			if !ok || at.After(l.At) && at.After(place.Time) {
 				found = append(found, Later{Handle: l.Handle, At: at})
 			}
 		}
-		return nil
 	})
 	return found, s.classify("look for later changes", err)
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -138,4 +139,92 @@ func TestARehearsalNeedsNoPosition(t *testing.T) {
 		return &inventory.Plan{Changes: []inventory.Change{{After: bad}}}, nil
 	})
 	require.ErrorIs(t, err, inventory.ErrData)
+}
+
+// A replayed record waits for a change that is being written to its handle, and
+// sees it then: it is judged under the lock, not before.
+func TestAReplayedRecordIsJudgedUnderTheLock(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t)
+	s := db.New(t, withCodec)
+	l := startLane(t, s, topic)
+	l.items(t, creation("a"), creation("b"))
+	other := startLane(t, s, elsewhere(at(0)).Partition)
+
+	locked, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	wait := make(chan error, 1)
+	go func() {
+		b := one(l, move("a", inventory.Ready))
+		_, err := registrar(s, func() time.Time {
+			once.Do(func() { close(locked) })
+			<-release
+			return clock
+		}).Apply(t.Context(), b)
+		wait <- err
+	}()
+	<-locked
+	replayed := make(chan error, 1)
+	b := one(other, move("a", inventory.Locked))
+	b.Records[0].Replay = &inventory.Replay{Origin: at(1)}
+	go func() {
+		_, err := registrar(s, func() time.Time { return clock }).Apply(t.Context(), b)
+		replayed <- err
+	}()
+	require.Eventually(t, func() bool {
+		var n int
+		err := db.Pool(t).QueryRow(t.Context(), `
+			select count(*) from pg_locks l join pg_database d on d.oid = l.database or l.database is null
+			where not l.granted and d.datname = current_database()`).Scan(&n)
+		return err == nil && n > 0
+	}, time.Minute, time.Millisecond)
+	close(release)
+	require.NoError(t, <-wait)
+	require.NoError(t, <-replayed)
+	require.Equal(t, inventory.Ready, stateOf(t, s, "a"))
+	require.Equal(t, 1, deadLettersIn(t, db))
+
+	// One that first stood behind the change is applied, and counts by its origin.
+	other.next++
+	b = one(other, move("a", inventory.Locked))
+	b.Records[0].Replay = &inventory.Replay{Origin: at(3)}
+	_, err := registrar(s, func() time.Time { return clock }).Apply(t.Context(), b)
+	require.NoError(t, err)
+	require.Equal(t, inventory.Locked, stateOf(t, s, "a"))
+	require.Equal(t, 1, deadLettersIn(t, db))
+	later, err := s.LaterChanges(t.Context(), at(2), []string{"a"})
+	require.NoError(t, err)
+	require.Len(t, later, 1)
+	require.Equal(t, at(3).Offset, later[0].Source.Offset)
+	require.True(t, at(3).Time.Equal(later[0].Source.Time))
+	later, err = s.LaterChanges(t.Context(), at(3), []string{"a"})
+	require.NoError(t, err)
+	require.Empty(t, later)
+}
+
+func registrar(s *store.Store, now func() time.Time) *inventory.Registrar {
+	return inventory.NewRegistrar(s, keyed{}, inventory.RegistrarConfig{PlannerConfig: inventory.PlannerConfig{Facts: true}, Now: now})
+}
+
+// one is a batch of one record of one item.
+func one(l *lane, item inventory.Item) *inventory.Batch {
+	b := l.batch(1)
+	b.Records[0] = inventory.Record{
+		Offset: b.First, LeaderEpoch: 7, Timestamp: clock.Add(time.Duration(b.First) * time.Second),
+		Events: []inventory.Event{{ID: "event", Source: "/test", Items: []inventory.Item{item}}},
+	}
+	return b
+}
+
+func deadLettersIn(t *testing.T, db *storetest.DB) (n int) {
+	t.Helper()
+	require.NoError(t, db.Pool(t).QueryRow(t.Context(), `select count(*) from ncmp_inventory.outbox where kind = $1`, inventory.DeadLetterRecord).Scan(&n))
+	return n
+}
+
+func stateOf(t *testing.T, s *store.Store, id string) inventory.State {
+	t.Helper()
+	h, err := s.GetHandle(t.Context(), id)
+	require.NoError(t, err)
+	return h.State.State
 }

@@ -188,6 +188,7 @@ func (t *transaction) read(ctx context.Context, keys *keySet) error {
 	}
 	t.queueReadProperties(b, now)
 	t.queueReadTrust(b, t.need.Trust)
+	t.queueLater(b, t.need.Replayed)
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil || !t.moved {
 		return err
 	}

@@ -233,7 +233,7 @@ func TestTheAsyncAPIDocumentIsWhole(t *testing.T) {
 	}
 	var reasons []string
 	require.NoError(t, d.under("#/components/messages/deadLetter/headers/properties/ncmp_reason/enum").Decode(&reasons))
-	require.Equal(t, append(slices.Clone(consumer.DecodeReasons), "batch-too-large", inventory.ReasonRefused), reasons)
+	require.Equal(t, append(slices.Clone(consumer.DecodeReasons), "batch-too-large", inventory.ReasonRefused, inventory.ReasonOvertaken), reasons)
 }
 
 // Each example is valid, and an input is understood by the worker's own decoder.

@@ -25,14 +25,6 @@ var reasonHeaders = [...]string{
 	"ncmp_topic_id", "ncmp_partition", "ncmp_offset", "ncmp_timestamp", "ncmp_attempts",
 }
 
-// The headers of a replayed record: how often it was sent again, and where and
-// when it stood first.
-const (
-	headerReplayCount = "ncmp_replay_count"
-	headerReplayOf    = "ncmp_replay_of"
-	headerReplayTime  = "ncmp_replay_timestamp"
-)
-
 // maxReplays is how often a record is sent again. One that failed each time is
 // parked: sending it once more would only feed the dead letters.
 const maxReplays = 3
@@ -75,7 +67,7 @@ func readDeadLetter(r *consumer.TailRecord) (*deadLetter, error) {
 		key: r.Key, value: r.Value,
 	}
 	var err error
-	if d.source, err = readPlace(v[5], v[6], v[7], v[8]); err != nil {
+	if d.source, err = consumer.ReadPlace(v[5], v[6], v[7], v[8]); err != nil {
 		return nil, errForeign
 	}
 	d.source.Topic = v[4]
@@ -84,51 +76,22 @@ func readDeadLetter(r *consumer.TailRecord) (*deadLetter, error) {
 	return d, nil
 }
 
-// readPlace reads a place from headers. A time that cannot be read is the zero
-// time: anything may have come later.
-func readPlace(topicID, partition, offset, at string) (p store.Place, err error) {
-	id, err := uuid.Parse(topicID)
-	if err != nil {
-		return p, err
-	}
-	index, err := strconv.ParseInt(partition, 10, 32)
-	if err != nil {
-		return p, err
-	}
-	if p.Offset, err = strconv.ParseInt(offset, 10, 64); err != nil {
-		return p, err
-	}
-	p.TopicID, p.Index = id, int32(index)
-	if t, err := time.Parse(time.RFC3339, at); err == nil && t.Unix() > 0 {
-		p.Time = t
-	}
-	return p, nil
-}
-
 // readReplay splits the record's own headers from those of an earlier replay.
 // What it cannot read is no replay of ours and stays with the record.
 func (d *deadLetter) readReplay(headers []inventory.Header) {
-	found := map[string]string{}
-	for _, h := range headers {
+	d.headers = headers
+	replay, n := consumer.ReplayOf(headers)
+	if replay == nil {
+		return
+	}
+	d.replays, d.origin = n, replay.Origin
+	d.headers = slices.DeleteFunc(slices.Clone(headers), func(h inventory.Header) bool {
 		switch h.Key {
-		case headerReplayCount, headerReplayOf, headerReplayTime:
-			found[h.Key] = string(h.Value)
-		default:
-			d.headers = append(d.headers, h)
+		case consumer.HeaderReplayCount, consumer.HeaderReplayOf, consumer.HeaderReplayTime, consumer.HeaderReplayForce:
+			return true
 		}
-	}
-	n, err := strconv.Atoi(found[headerReplayCount])
-	parts := strings.Split(found[headerReplayOf], "/")
-	if err != nil || n < 1 || len(parts) != 3 {
-		d.headers = headers
-		return
-	}
-	origin, err := readPlace(parts[0], parts[1], parts[2], found[headerReplayTime])
-	if err != nil {
-		d.headers = headers
-		return
-	}
-	d.replays, d.origin = n, origin
+		return false
+	})
 }
 
 // id names a dead letter by where it stands, for people to type.
@@ -162,24 +125,6 @@ func (d *deadLetter) decode(dec *consumer.EventDecoder, heartbeats []string) *in
 	return r
 }
 
-// handlesOf are the handles that a decoded record names, each once, sorted.
-func handlesOf(r *inventory.Record) []string {
-	var ids []string
-	for i := range r.Events {
-		for _, it := range r.Events[i].Items {
-			if it.Reject != nil || it.ID == "" {
-				continue
-			}
-			ids = append(ids, it.ID)
-			if it.Fallback != "" {
-				ids = append(ids, it.Fallback)
-			}
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
 // deadLetters chooses and reads dead letters.
 type deadLetters struct {
 	reasons, topics, handles, ids []string
@@ -204,7 +149,7 @@ func (f *deadLetters) prepare(c *config.Config, ids []string) (err error) {
 			return usage("--%s %s: %w", t.flag, t.text, err)
 		}
 	}
-	known := append(slices.Clone(consumer.DecodeReasons), "batch-too-large", inventory.ReasonRefused)
+	known := append(slices.Clone(consumer.DecodeReasons), "batch-too-large", inventory.ReasonRefused, inventory.ReasonOvertaken)
 	for _, reason := range f.reasons {
 		if !slices.Contains(known, reason) {
 			near, _ := config.Nearest(reason, known)
@@ -247,7 +192,7 @@ func (f *deadLetters) wants(d *deadLetter) bool {
 func (f *deadLetters) names(d *deadLetter) bool {
 	has := func(id string) bool { return slices.Contains(f.handles, id) }
 	return has(string(d.key)) || has(d.attribute("subject")) ||
-		slices.ContainsFunc(handlesOf(d.decode(f.decoder, f.heartbeats)), has)
+		slices.ContainsFunc(d.decode(f.decoder, f.heartbeats).Handles(), has)
 }
 
 // read yields the chosen dead letters, in order within each partition, up to

@@ -36,12 +36,13 @@ input topic that they came from: key, value and headers as they came, and
 headers that say where the record first stood and how often it was sent again.
 They go in the order in which they came.
 
-An old record is not to overwrite what came later: one that names a CM handle
+An old record does not overwrite what came later: one that names a CM handle
 which changed after the record was sent is refused, with the position of that
-change. The look is taken just before it is sent: an event that reaches the topic
-in that moment is not seen. Refused as well is one that would only fail again.
---force sends both. A record that failed
-again after 3 replays is parked: it is not sent any more.
+change. The worker looks again when it applies the record, with the handles
+locked: what was overtaken on the way is a dead letter once more, of the reason
+overtaken, whose text names the later position. Refused as well is one that
+would only fail again. --force sends both, and the worker then applies them. A
+record that failed again after 3 replays is parked: it is not sent any more.
 
 What was sent is kept in the database: after a crash, run the same command again.
 Nothing is sent twice. With --dry-run everything but the sending is done, and
@@ -101,20 +102,35 @@ type replay struct {
 	counts  map[string]int // by verdict
 }
 
-func (r *replay) run(ctx context.Context) error {
+// connect prepares for judging and sending.
+func (r *replay) connect(ctx context.Context) (disconnect func(), err error) {
 	k := r.cfg.Kafka
+	if r.encoder, err = lcm.NewEncoder(lcm.Config{Version: lcm.Version(r.cfg.LCM.Version), LegacyHeaders: lcm.LegacyHeaders(r.cfg.LCM.LegacyHeaders)}); err != nil {
+		return nil, err
+	}
 	t, err := newTransport(k, append(k.Topics.Inputs(), k.Topics.LCMEvents)...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer t.CloseIdleConnections()
 	r.cluster, r.client, r.counts = consumer.NewCluster(kafka.TCP(k.Brokers...), t), newClient(k, t), map[string]int{}
-	if r.encoder, err = lcm.NewEncoder(lcm.Config{Version: lcm.Version(r.cfg.LCM.Version), LegacyHeaders: lcm.LegacyHeaders(r.cfg.LCM.LegacyHeaders)}); err != nil {
-		return err
-	}
 	if r.maxLCM, err = lcm.MaxMessageBytes(ctx, r.client, k.Topics.LCMEvents); err != nil {
 		r.maxLCM = lcm.DefaultMaxMessageBytes // a hint only: the worker decides
 	}
+	md, err := r.cluster.Metadata(ctx, k.Topics.Inputs()...)
+	if err != nil {
+		t.CloseIdleConnections()
+		return nil, err
+	}
+	r.topics = md.Topics
+	return t.CloseIdleConnections, nil
+}
+
+func (r *replay) run(ctx context.Context) error {
+	disconnect, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect()
 	if !r.dryRun {
 		unlock, err := r.store.LockReplay(ctx)
 		if err != nil {
@@ -226,11 +242,6 @@ func comparePlaces(a, b store.Place) int {
 
 // steps judges and sends a few records at a time, at the rate that is asked for.
 func (r *replay) steps(ctx context.Context, list []*deadLetter) error {
-	md, err := r.cluster.Metadata(ctx, r.cfg.Kafka.Topics.Inputs()...)
-	if err != nil {
-		return err
-	}
-	r.topics = md.Topics
 	n := replayStep
 	if r.rate > 0 {
 		n = min(n, max(1, int(r.rate)))

@@ -114,7 +114,7 @@ func (r *replay) judge(ctx context.Context, step []*deadLetter) ([]*judged, erro
 			}
 			checked = true
 		}
-		later, err := r.store.LaterChanges(ctx, d.origin, handlesOf(c.record))
+		later, err := r.store.LaterChanges(ctx, d.origin, c.record.Handles())
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ func replayID(p store.Place) string {
 }
 
 // outgoing is the record as it is sent again.
-func (c *judged) outgoing() kafka.Record {
+func (c *judged) outgoing(force bool) kafka.Record {
 	out := kafka.Record{Key: kafka.NewBytes(c.key), Value: kafka.NewBytes(c.value)}
 	for _, h := range c.headers {
 		out.Headers = append(out.Headers, kafka.Header(h))
@@ -40,9 +40,12 @@ func (c *judged) outgoing() kafka.Record {
 		at = c.origin.Time.UTC().Format(timeMillis)
 	}
 	out.Headers = append(out.Headers,
-		kafka.Header{Key: headerReplayCount, Value: strconv.AppendInt(nil, int64(c.replays+1), 10)},
-		kafka.Header{Key: headerReplayOf, Value: []byte(replayID(c.origin))},
-		kafka.Header{Key: headerReplayTime, Value: []byte(at)})
+		kafka.Header{Key: consumer.HeaderReplayCount, Value: strconv.AppendInt(nil, int64(c.replays+1), 10)},
+		kafka.Header{Key: consumer.HeaderReplayOf, Value: []byte(replayID(c.origin))},
+		kafka.Header{Key: consumer.HeaderReplayTime, Value: []byte(at)})
+	if force {
+		out.Headers = append(out.Headers, kafka.Header{Key: consumer.HeaderReplayForce, Value: []byte("true")})
+	}
 	return out
 }
 
@@ -164,7 +167,7 @@ func (r *replay) produce(ctx context.Context, cases []*judged) (offset int64, er
 	defer cancel()
 	records := make([]kafka.Record, len(cases))
 	for i, c := range cases {
-		records[i] = c.outgoing()
+		records[i] = c.outgoing(r.force)
 	}
 	p := cases[0].sent.Target
 	res, err := r.client.Produce(ctx, &kafka.ProduceRequest{
@@ -233,7 +236,7 @@ func (r *replay) find(ctx context.Context, rs []store.Replay) error {
 			}
 		}
 		if err := r.cluster.Read(ctx, topic, begin, end, func(rec *consumer.TailRecord) (bool, error) {
-			one := wanted[header(rec, headerReplayCount)+" "+header(rec, headerReplayOf)]
+			one := wanted[header(rec, consumer.HeaderReplayCount)+" "+header(rec, consumer.HeaderReplayOf)]
 			if one != nil && one.TargetOffset < 0 && rec.TopicID == one.Target.TopicID && rec.Partition == one.Target.Index {
 				one.TargetOffset = rec.Offset
 			}

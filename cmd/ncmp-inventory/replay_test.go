@@ -9,11 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"ncmp-inventory/cmd/internal/proof"
 	"ncmp-inventory/inventory"
@@ -259,6 +261,63 @@ func TestAReplayNeverOverwritesWhatCameLater(t *testing.T) {
 			s.await(t, "/metrics", func(_ int, body string) bool {
 				return strings.Contains(body, `ncmp_inventory_handle_operations_total{operation="update",result="ok"} 4`)
 			})
+		})
+	}
+}
+
+// What reaches the topic after the command looked and before its record does, the
+// worker sees: it sets the record aside once more, and --force applies it.
+func TestAReplayThatIsOvertakenOnTheWayOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	for _, history := range []bool{true, false} {
+		t.Run(fmt.Sprintf("history %v", history), func(t *testing.T) {
+			t.Parallel()
+			s := newSystem(t, true)
+			s.cfg.History.Enabled = history
+			stop := s.strict(t)
+			s.produce(t, registrations, 0, registrationOf("a"), registrationOf("b"))
+			s.requireHandle(t, "b")
+			s.produce(t, registrations, 1, bulk("old", "old", "a", "b"))
+			s.awaitDeadLetters(t, 1)
+			require.NoError(t, stop())
+			s.start(t)
+			s.awaitReady(t)
+
+			sc, err := storeConfig(&s.cfg, zap.NewNop(), prometheus.NewRegistry())
+			require.NoError(t, err)
+			db, err := store.Open(t.Context(), sc)
+			require.NoError(t, err)
+			defer db.Close()
+			r := replay{app: &app{stdout: t.Output(), stderr: t.Output()}, cfg: &s.cfg, store: db, patience: patience}
+			require.NoError(t, r.filter.prepare(r.cfg, nil))
+			disconnect, err := r.connect(t.Context())
+			require.NoError(t, err)
+			defer disconnect()
+			list, err := r.choose(t.Context())
+			require.NoError(t, err)
+			cases, err := r.judge(t.Context(), list)
+			require.NoError(t, err)
+			require.Equal(t, verdictSend, cases[0].verdict)
+			got := s.run(t, "", "state", "b", "--to", "READY", "--wait")
+			require.Equal(t, exitDone, got.code, got.stderr)
+			require.NoError(t, r.send(t.Context(), cases))
+
+			again := s.awaitDeadLetters(t, 2)[1]
+			require.Equal(t, inventory.ReasonOvertaken, again.Reason)
+			require.Equal(t, 1, again.Replays)
+			if history {
+				require.Regexp(t, `^b was changed by ncmp-inventory-state-changes/\d/0 of `, again.Text)
+			} else {
+				require.Regexp(t, `^b was updated at `, again.Text)
+			}
+			require.NotContains(t, s.run(t, "", "get", "a", "--json").stdout, "old")
+
+			got, forced := s.replays(t, "--force", "--reason", inventory.ReasonOvertaken)
+			require.Equal(t, exitDone, got.code, got.stderr)
+			require.Len(t, forced[verdictSent], 1)
+			require.Eventually(t, func() bool {
+				return strings.Contains(s.run(t, "", "get", "a", "--json").stdout, "old")
+			}, patience, 20*time.Millisecond)
 		})
 	}
 }
