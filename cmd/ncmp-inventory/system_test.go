@@ -29,7 +29,12 @@ type system struct {
 // newSystem starts broker and database; seed makes the topics.
 func newSystem(t *testing.T, seed bool) *system {
 	t.Helper()
-	s := &system{cfg: config.Defaults(), db: storetest.Open(t)}
+	return newSystemOn(t, storetest.Open(t), seed)
+}
+
+func newSystemOn(t *testing.T, db *storetest.DB, seed bool) *system {
+	t.Helper()
+	s := &system{cfg: config.Defaults(), db: db}
 	topics := s.cfg.Kafka.Topics
 	var opts []kfake.Opt
 	if seed {
