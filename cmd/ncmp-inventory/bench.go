@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ rows written in the same batches by bare statements, in turns with the worker, s
 that a noisy machine hurts both alike. Look at the ratio first.
 
 Workloads: ` + strings.Join(bench.Workloads(), ", ") + `.
+All of them are what "all" is, but steady, whose time is its point.
 
 Without kafka.brokers and database.url it starts both on this machine. With them it
 works in topics and databases of its own there, which it creates and removes; it
@@ -55,6 +57,7 @@ workers, for example --batch.max-records.`,
 	f.IntVar(&o.Connections, "connections", 0, "database connections of each worker (default: database.max-connections)")
 	f.IntVar(&o.PerEvent, "per-event", 100, "how many CM handles a registration event holds")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often to measure; medians are printed")
+	f.DurationVar(&o.Time, "time", time.Minute, "how long the steady load lasts")
 	f.BoolVar(&o.json, "json", false, "print one JSON object for each workload")
 	f.StringVar(&o.ProfileDir, "profile", "", "write CPU and allocation profiles of the workers to this directory")
 	f.StringVar(&o.plot, "plot", "", "draw the results into this SVG file")

@@ -50,12 +50,14 @@ var benchHas = map[string]string{
 	"cold":           "handles handlesPerSecond fragmentsPerSecond ceiling ratio rssMiB",
 	"latency":        "handles ceiling ratio p50Ms p99Ms rssMiB",
 	"growth":         "handles handlesPerSecond fragmentsPerSecond ceiling ratio rssMiB published",
+	"start":          "handles p50Ms rssMiB",
+	"steady":         "handles p50Ms p99Ms rssMiB",
 }
 
 func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	t.Parallel()
 	plot := filepath.Join(t.TempDir(), "plot.svg")
-	r := runBench(t, "all", "--handles", "200", "--repeat", "1", "--connections", "3", "--json", "--plot", plot)
+	r := runBench(t, "all", "steady", "--time", "2s", "--handles", "200", "--repeat", "1", "--connections", "3", "--json", "--plot", plot)
 	require.Zero(t, r.code, r.stderr)
 	cases := map[string]int{}
 	var order []string
@@ -85,7 +87,7 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 		}
 	}
 	require.Equal(t, bench.Workloads(), order, "one object a line and workload")
-	require.Equal(t, map[string]int{"insert": 2, "leaves": 4, "delete": 12, "read": 12, "latency": 2, "growth": 4}, cases)
+	require.Equal(t, map[string]int{"insert": 2, "leaves": 4, "delete": 12, "read": 12, "latency": 2, "growth": 4, "steady": 10}, cases)
 	svg, err := os.ReadFile(plot)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), "<svg")

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
@@ -25,6 +26,8 @@ type Config struct {
 	PerEvent int
 	// Repeat is how often each measurement is made.
 	Repeat int
+	// Time is how long the steady load lasts.
+	Time time.Duration
 	// ProfileDir, if set, gets CPU and allocation profiles of the workers.
 	ProfileDir string
 
@@ -58,6 +61,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("%s has to be at least 1", n.name)
 		}
 	}
+	if c.Time <= 0 {
+		return errors.New("time has to be more than nothing")
+	}
 	if c.Connections < 2 {
 		return errors.New("connections has to be at least 2")
 	}
@@ -85,10 +91,15 @@ var workloads = []workload{
 	{"cold", "", (*run).cold},
 	{"latency", "", (*run).latency},
 	{"growth", "2.5 times the handles cost 2.3 and 3.4 times the time", (*run).growth},
+	{"start", "", (*run).start},
+	{steadyName, "", (*run).steady},
 }
 
+// steadyName names the workload that "all" leaves out: its time is its point.
+const steadyName = "steady"
+
 // Workloads are the names of all workloads, in the order in which "all" runs
-// them.
+// them; it leaves the last one out, steady.
 func Workloads() []string {
 	names := make([]string, len(workloads))
 	for i, w := range workloads {
@@ -115,8 +126,9 @@ func Run(ctx context.Context, cfg Config, names []string, emit func(Result) erro
 		return fmt.Errorf("%w: %w", ErrUsage, err)
 	}
 	if slices.Contains(names, "all") {
-		names = Workloads()
+		names = append(slices.DeleteFunc(Workloads(), func(name string) bool { return name == steadyName }), names...)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "all" })
 	for _, name := range names {
 		if !slices.Contains(Workloads(), name) {
 			return fmt.Errorf("%w: no workload %q; there are %s, and all", ErrUsage, name, strings.Join(Workloads(), ", "))

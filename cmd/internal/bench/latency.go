@@ -115,6 +115,13 @@ func (w *stopwatch) sample(u []Use) sample {
 	return s
 }
 
+// forget begins anew.
+func (w *stopwatch) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.took = nil
+}
+
 // errEnough ends what runs beside the measurement.
 var errEnough = errors.New("measured")
 
