@@ -58,8 +58,9 @@ type Window struct {
 // OutboxLoad is how much waits to be published.
 type OutboxLoad struct {
 	Rows, Bytes int64
-	// Oldest is the age of the oldest row that can be published: neither
+	// Oldest is when the oldest row was written that can be published: neither
 	// parked nor behind a parked one. It is zero when there is none.
 	Oldest time.Time
+	Age    time.Duration // of Oldest, by the database's clock
 	Parked int64
 }

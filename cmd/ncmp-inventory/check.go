@@ -81,6 +81,29 @@ const (
 type topicUse struct {
 	name, key string
 	input     bool
+	rights    []right
+}
+
+// right is what the worker has to be allowed to do with a topic.
+type right struct {
+	name string
+	bit  int32
+}
+
+var (
+	toRead  = right{"READ", mayRead}
+	toWrite = right{"WRITE", mayWrite}
+)
+
+// without names the rights that are not among those given.
+func (u topicUse) without(given int32) string {
+	var names []string
+	for _, r := range u.rights {
+		if given&r.bit == 0 {
+			names = append(names, r.name)
+		}
+	}
+	return strings.Join(names, " and ")
 }
 
 func topicUses(t config.Topics) []topicUse {
@@ -93,15 +116,16 @@ func topicUses(t config.Topics) []topicUse {
 	} {
 		for _, name := range in.topics {
 			if !slices.ContainsFunc(uses, func(u topicUse) bool { return u.name == name }) {
-				uses = append(uses, topicUse{name, in.key, true})
+				uses = append(uses, topicUse{name, in.key, true, []right{toRead}})
 			}
 		}
 	}
 	return append(uses,
-		topicUse{t.LCMEvents, "kafka.topics.lcm-events", false},
-		topicUse{t.InventoryEvents, "kafka.topics.inventory-events", false},
-		topicUse{t.Outcomes, "kafka.topics.outcomes", false},
-		topicUse{t.DeadLetters, "kafka.topics.dead-letters", false})
+		// The publisher reads the last LCM events: their sequences must go on.
+		topicUse{t.LCMEvents, "kafka.topics.lcm-events", false, []right{toWrite, toRead}},
+		topicUse{t.InventoryEvents, "kafka.topics.inventory-events", false, []right{toWrite}},
+		topicUse{t.Outcomes, "kafka.topics.outcomes", false, []right{toWrite}},
+		topicUse{t.DeadLetters, "kafka.topics.dead-letters", false, []right{toWrite}})
 }
 
 // checkKafka looks whether the brokers let the worker do all that it has to.
@@ -149,20 +173,21 @@ func (f *findings) brokersFailed(k config.Kafka, err error) {
 }
 
 func (f *findings) topic(u topicUse, t *metadata.ResponseTopic) {
-	what, right, bit := "topic "+u.name, "WRITE", mayWrite
-	if u.input {
-		right, bit = "READ", mayRead
+	what := "topic " + u.name
+	missing := ""
+	if t.TopicAuthorizedOperations != noRights {
+		missing = u.without(t.TopicAuthorizedOperations)
 	}
 	switch code := kafka.Error(t.ErrorCode); {
 	case code == kafka.UnknownTopicOrPartition:
 		f.missing = append(f.missing, u.name)
 		f.add(absent, what, "does not exist", u.key, "create it, or start the worker once with --create-topics")
 	case code == kafka.TopicAuthorizationFailed:
-		f.add(wrong, what, "may not be described", u.key, "grant DESCRIBE and "+right+" on the topic")
+		f.add(wrong, what, "may not be described", u.key, "grant "+u.without(0)+" on the topic")
 	case code != 0 && code != kafka.LeaderNotAvailable:
 		f.add(absent, what, code.Title(), u.key, "look at the brokers")
-	case t.TopicAuthorizedOperations != noRights && t.TopicAuthorizedOperations&bit == 0:
-		f.add(wrong, what, "no right to "+right, u.key, "grant "+right+" on the topic")
+	case missing != "":
+		f.add(wrong, what, "no right to "+missing, u.key, "grant "+missing+" on the topic")
 	default:
 		f.add(good, what, fmt.Sprintf("%d partition(s)", len(t.Partitions)), u.key, "")
 	}
@@ -224,7 +249,7 @@ func (f *findings) topicConfigs(ctx context.Context, k config.Kafka, client *kaf
 		case u.name == k.Topics.Outcomes && size > 0:
 			f.limits.outcomes = size
 		case u.name == k.Topics.DeadLetters && size > 0 && size < largest+deadLetterExtra:
-			f.add(warning, "topic "+u.name, fmt.Sprintf("takes %d bytes, input topics up to %d: a large dead letter would be parked in the database", size, largest),
+			f.add(warning, "topic "+u.name, fmt.Sprintf("takes %d bytes, input topics up to %d: a dead letter that does not compress would be parked in the database", size, largest),
 				u.key, fmt.Sprintf("set its max.message.bytes to %d", largest+deadLetterExtra))
 		}
 		if n, err := strconv.Atoi(c["min.insync.replicas"]); err == nil && !u.input && brokers > 1 && n < 2 {
@@ -236,8 +261,10 @@ func (f *findings) topicConfigs(ctx context.Context, k config.Kafka, client *kaf
 // topicLimits are the max.message.bytes of topics whose messages are made to fit.
 type topicLimits struct{ lcm, outcomes int }
 
-// deadLetterExtra is what the reason headers of a dead letter can add to the
-// record: texts and names are cut far below it.
+// deadLetterExtra is what a dead letter can be larger than the record was, at
+// worst: a value that does not compress, with reason headers (texts and names
+// are cut far below it), and the frames of zstd, three bytes for each 128 KiB.
+// One that would fit as it is, or compressed, is published.
 const deadLetterExtra = 64 << 10
 
 // describeTopics reads settings by topic and name. A topic that may not be read

@@ -17,9 +17,10 @@ import (
 
 const (
 	// loadEvery is how often the outbox is measured; a look at a full one
-	// takes longer and is taken the more rarely: one tenth of the time.
+	// takes longer and is taken the more rarely, for one twentieth of the time.
+	// At the default bound that is every few seconds.
 	loadEvery = time.Second
-	loadShare = 10
+	loadShare = 20
 	// countEvery is how often handles are counted by state. The count reads
 	// one index entry for each handle.
 	countEvery = 30 * time.Second
@@ -76,12 +77,12 @@ func (m *monitor) run(ctx context.Context) {
 			m.hold(ctx)
 			held = began
 		}
-		m.measure(ctx)
+		took := m.measure(ctx)
 		if began.Sub(counted) >= countEvery {
 			m.count(ctx)
 			counted = began
 		}
-		t := time.NewTimer(max(loadEvery, loadShare*time.Since(began)))
+		t := time.NewTimer(max(loadEvery, loadShare*took))
 		select {
 		case <-ctx.Done():
 		case <-t.C:
@@ -90,25 +91,26 @@ func (m *monitor) run(ctx context.Context) {
 	}
 }
 
-func (m *monitor) measure(ctx context.Context) {
+// measure looks at the outbox and returns how long that took: 0 if it failed,
+// which is no sign of a large one.
+func (m *monitor) measure(ctx context.Context) (took time.Duration) {
+	began := time.Now()
 	l, err := m.outbox.Load(ctx)
 	if ctx.Err() != nil {
-		return
+		return 0
 	}
 	if err != nil {
 		m.failure.Store(&err)
-		return
+		return 0
 	}
+	took = time.Since(began)
 	m.failure.Store(nil)
 	m.rows.Set(float64(l.Rows))
 	m.bytes.Set(float64(l.Bytes))
 	m.parked.Set(float64(l.Parked))
-	age := time.Duration(0)
-	if !l.Oldest.IsZero() {
-		age = max(0, time.Since(l.Oldest))
-	}
-	m.age.Set(age.Seconds())
-	m.decide(l, age)
+	m.age.Set(l.Age.Seconds())
+	m.decide(l)
+	return took
 }
 
 // hold says that the group still works on the database. A worker that was frozen
@@ -159,7 +161,7 @@ func (m *monitor) count(ctx context.Context) {
 }
 
 // decide opens or closes the gate before input.
-func (m *monitor) decide(l inventory.OutboxLoad, age time.Duration) {
+func (m *monitor) decide(l inventory.OutboxLoad) {
 	was := m.closed.Load()
 	maxBytes, maxAge := m.bounds.MaxBytes, m.bounds.MaxAge
 	if was != nil {
@@ -170,8 +172,8 @@ func (m *monitor) decide(l inventory.OutboxLoad, age time.Duration) {
 	switch {
 	case l.Bytes > maxBytes:
 		reason = fmt.Sprintf("outbox: %d bytes wait to be published, outbox.max-bytes is %d", l.Bytes, m.bounds.MaxBytes)
-	case age > maxAge:
-		reason = fmt.Sprintf("outbox: the oldest message waits for %s, outbox.max-age is %s", age.Round(time.Second), m.bounds.MaxAge)
+	case l.Age > maxAge:
+		reason = fmt.Sprintf("outbox: the oldest message waits for %s, outbox.max-age is %s", l.Age.Round(time.Second), m.bounds.MaxAge)
 	}
 	m.paused.Set(0)
 	if reason != "" {

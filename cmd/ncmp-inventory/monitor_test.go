@@ -29,7 +29,7 @@ func TestTheGateClosesAtABoundAndOpensWellBelowIt(t *testing.T) {
 		{0, 50 * time.Second, "outbox.max-age"},
 		{0, 45 * time.Second, ""},
 	} {
-		m.decide(inventory.OutboxLoad{Bytes: step.bytes}, step.age)
+		m.decide(inventory.OutboxLoad{Bytes: step.bytes, Age: step.age})
 		if step.why == "" {
 			require.Empty(t, m.gate(), "%+v", step)
 			continue

@@ -118,7 +118,7 @@ example --kafka.group; "ncmp-inventory config keys" lists them all.`,
 		newWorkerCommand(a), newMigrateCommand(a), newConfigCommand(a),
 		newRegisterCommand(a), newStateCommand(a), newWatchCommand(a),
 		newGetCommand(a), newListCommand(a), newPositionsCommand(a), newVerifyCommand(a),
-		newHistoryCommand(a), newDeadLettersCommand(a),
+		newHistoryCommand(a), newDeadLettersCommand(a), newOutboxCommand(a),
 		newDemoCommand(a), newBenchCommand(a),
 	)
 	refuseUnknownTopics(root)
