@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Retries begin at minPause and double up to maxPause.
+// Retries begin at minPause and double up to maxPause: what comes back is in use
+// again within 5 s, also where two pauses follow each other.
 const (
 	minPause = 50 * time.Millisecond
-	maxPause = 5 * time.Second
+	maxPause = 2 * time.Second
 )
 
 // pauseFor is the pause before retry number attempt (from 0): doubled each
@@ -17,7 +18,7 @@ const (
 // step.
 func pauseFor(attempt int) time.Duration {
 	d := maxPause
-	if attempt < 7 {
+	if attempt < 6 {
 		d = min(d, minPause<<attempt)
 	}
 	return d/2 + rand.N(d/2+1)

@@ -114,10 +114,10 @@ func (w *worker) reachStore(ctx context.Context, committed chan<- struct{}) (*st
 	}
 }
 
-// pause waits between attempts: 100 ms, doubling to 5 s, with jitter. It
+// pause waits between attempts: 100 ms, doubling to 2 s, with jitter. It
 // reports false when ctx ended.
 func pause(ctx context.Context, attempt int) bool {
-	d := min(5*time.Second, 100*time.Millisecond<<min(attempt, 6))
+	d := min(2*time.Second, 100*time.Millisecond<<min(attempt, 5))
 	d = d/2 + rand.N(d/2)
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,17 +21,19 @@ type broker interface {
 	start(ctx context.Context) error
 	// stop ends it; hard is without a word.
 	stop(hard bool) error
-	// addr is where it really listens.
+	// addr is where it really listens; of several, with commas between.
 	addr() string
 }
 
 // client is a client of the harness.
 func (w *world) client(opts ...kgo.Opt) *kgo.Client {
-	c, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(w.kafka.addr()),
-		kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+	if w.brokers == nil { // the address that it tells is the proxy's
+		opts = append(opts, kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, w.kafka.addr())
-		}),
+		}))
+	}
+	c, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(strings.Split(w.kafka.addr(), ",")...),
 		kgo.AlwaysRetryEOF(), kgo.MetadataMinAge(100 * time.Millisecond), kgo.RetryTimeout(10 * time.Minute), kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
 	}, opts...)...)
 	require.NoError(w, err)

@@ -43,7 +43,7 @@ func (w *world) flags(databaseURL string) []string {
 	}
 	return []string{
 		"--kafka.on-gap", policy,
-		"--kafka.brokers", w.proxy.addr(), "--database.url", databaseURL,
+		"--kafka.brokers", w.bootstrap, "--database.url", databaseURL,
 		"--kafka.session-timeout", w.session.String(), "--kafka.heartbeat-interval", (w.session / 10).String(),
 		"--kafka.topics.registrations", topicRegistrations, "--kafka.topics.state-changes", topicStates,
 		"--kafka.topics.heartbeats", topicBeats, "--outcomes", "all", "--lcm.version", "v2",

@@ -50,6 +50,8 @@ type options struct {
 	// anew says that the input topics are deleted and created anew before the run,
 	// by workers that may go on with what there is.
 	anew bool
+	// brokers makes other brokers than the one behind the proxy.
+	brokers func(w *world) broker
 	// overlay, if not "", names a file that replaces sources of the program.
 	overlay string
 }
@@ -63,6 +65,7 @@ type world struct {
 
 	kafka           broker
 	proxy           *kafkaProxy
+	bootstrap       string // what workers are told of Kafka
 	postgres        *pgembed.Server
 	pgProxy         *pgProxy
 	direct, proxied string // URLs
@@ -125,15 +128,23 @@ func newWorld(t *testing.T, o options) *world {
 	w.pgProxy, w.proxied = startPGProxy(t, w.direct)
 
 	w.proxy = startKafkaProxy(t)
-	if w.apache {
+	w.bootstrap = w.proxy.addr()
+	switch {
+	case w.brokers != nil:
+		w.kafka = w.brokers(w)
+	case w.apache:
 		w.kafka = newApache(t, w.dir, w.proxy.addr())
-	} else {
+	default:
 		w.proxy.linger = 20 * time.Second
 		w.kafka = &embedded{dir: filepath.Join(w.dir, "kafka"), told: w.proxy.addr()}
 	}
 	require.NoError(t, w.kafka.start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, w.kafka.stop(true)) })
-	w.proxy.lead(w.kafka.addr())
+	if w.brokers != nil {
+		w.bootstrap = w.kafka.addr()
+	} else {
+		w.proxy.lead(w.kafka.addr())
+	}
 
 	homes := w.homes()
 	count := map[string]int{}
@@ -193,7 +204,7 @@ func createTopic(ctx context.Context, c *kgo.Client, name string, partitions int
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 10_000
 	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, int32(partitions), 1
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, int32(partitions), -1
 	req.Topics = append(req.Topics, topic)
 	res, err := req.RequestWith(ctx, c)
 	if err != nil {

@@ -28,13 +28,17 @@ type Config struct {
 	Listeners map[string]string
 	// Properties are lines added to its configuration.
 	Properties []string
+	// Join, if not nil, is the broker whose cluster this one joins, as Node (2 and
+	// up); it has that one's controller and none of its own.
+	Join *Broker
+	Node int
 	// JVM are flags of the Java machine.
 	JVM []string
 	// Format are arguments for the formatting of its storage.
 	Format []string
 }
 
-// Broker is Apache Kafka, broker and controller in one. It is used by one
+// Broker is Apache Kafka, broker and controller in one unless it joins another. It is used by one
 // goroutine at a time.
 type Broker struct {
 	cfg   Config
@@ -88,15 +92,21 @@ func (b *Broker) configure() error {
 	if told == "" {
 		told = b.addrs[""]
 	}
-	var listeners, protocols strings.Builder
+	var listeners, protocols, own strings.Builder
 	for name, protocol := range b.cfg.Listeners {
 		fmt.Fprintf(&listeners, ",%s://%s", name, b.addrs[name])
 		fmt.Fprintf(&protocols, ",%s:%s", name, protocol)
 	}
-	text := fmt.Sprintf(`process.roles=broker,controller
-node.id=1
+	roles, node, controller := "broker,controller", 1, b.addrs["CONTROLLER"]
+	if first := b.cfg.Join; first != nil {
+		roles, node, controller = "broker", b.cfg.Node, first.addrs["CONTROLLER"]
+	} else {
+		fmt.Fprintf(&own, ",CONTROLLER://%s", controller)
+	}
+	text := fmt.Sprintf(`process.roles=%[8]s
+node.id=%[9]d
 controller.quorum.voters=1@%[2]s
-listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s%[5]s
+listeners=PLAINTEXT://%[1]s%[5]s%[10]s
 advertised.listeners=PLAINTEXT://%[3]s%[5]s
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT%[6]s
 controller.listener.names=CONTROLLER
@@ -111,7 +121,7 @@ transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 %[7]s
-`, b.addrs[""], b.addrs["CONTROLLER"], told, b.cfg.Dir, &listeners, &protocols, strings.Join(b.cfg.Properties, "\n"))
+`, b.addrs[""], controller, told, b.cfg.Dir, &listeners, &protocols, strings.Join(b.cfg.Properties, "\n"), roles, node, &own)
 	return os.WriteFile(b.properties(), []byte(text), 0o600)
 }
 
