@@ -61,7 +61,7 @@ workers, for example --batch.max-records.`,
 	f.BoolVar(&o.json, "json", false, "print one JSON object for each workload")
 	f.StringVar(&o.ProfileDir, "profile", "", "write CPU and allocation profiles of the workers to this directory")
 	f.StringVar(&o.plot, "plot", "", "draw the results into this SVG file")
-	f.StringVar(&o.sweep, "sweep", "", "measure for each value of a setting: KEY=VALUE,VALUE… (a configuration key, workers, connections or per-event)")
+	f.StringVar(&o.sweep, "sweep", "", "measure for each value of a setting: KEY=VALUE,VALUE… (a configuration key, workers, connections, partitions, per-event, or postgresql. and a setting of the embedded server)")
 	cmd.AddCommand(&cobra.Command{
 		Use: "broker DIR", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

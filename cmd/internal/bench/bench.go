@@ -24,6 +24,10 @@ type Config struct {
 	Workers, Connections int
 	// PerEvent is how many handles one registration event holds.
 	PerEvent int
+	// Partitions is how many each topic has; DefaultPartitions if 0.
+	Partitions int
+	// PostgreSQL has settings of the embedded server, beside the bench's own.
+	PostgreSQL map[string]string
 	// Repeat is how often each measurement is made.
 	Repeat int
 	// Time is how long the steady load lasts.
@@ -63,6 +67,9 @@ func (c *Config) validate() error {
 	}
 	if c.Time <= 0 {
 		return errors.New("time has to be more than nothing")
+	}
+	if len(c.PostgreSQL) > 0 && c.Database != "" {
+		return errors.New("settings of PostgreSQL are for the embedded server; database.url names another")
 	}
 	if c.Connections < 2 {
 		return errors.New("connections has to be at least 2")
@@ -133,6 +140,9 @@ func Run(ctx context.Context, cfg Config, names []string, emit func(Result) erro
 		if !slices.Contains(Workloads(), name) {
 			return fmt.Errorf("%w: no workload %q; there are %s, and all", ErrUsage, name, strings.Join(Workloads(), ", "))
 		}
+	}
+	if cfg.Partitions == 0 {
+		cfg.Partitions = DefaultPartitions
 	}
 	if cfg.Progress == nil {
 		cfg.Progress = func(string) {}

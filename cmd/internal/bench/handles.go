@@ -32,7 +32,7 @@ func (r *run) startPair(ctx context.Context) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := r.s.newCeiling(ctx, min(r.cfg.Workers*r.cfg.Connections, partitions))
+	c, err := r.s.newCeiling(ctx, min(r.cfg.Workers*r.cfg.Connections, r.cfg.Partitions))
 	if err != nil {
 		return nil, errors.Join(err, y.close(ctx))
 	}

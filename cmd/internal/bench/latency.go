@@ -128,7 +128,7 @@ var errEnough = errors.New("measured")
 // latency measures one repetition on a system that knows the load's handles.
 func (p *pair) latency(ctx context.Context, l *load.Load) (ours, bare sample, err error) {
 	in, out := p.y.prefix+"hop-in", p.y.prefix+"hop-out"
-	if err := p.y.k.createTopics(ctx, partitions, in, out); err != nil {
+	if err := p.y.k.createTopics(ctx, p.y.s.cfg.Partitions, in, out); err != nil {
 		return ours, bare, err
 	}
 	defer func() { err = errors.Join(err, p.y.k.deleteTopics(context.WithoutCancel(ctx), in, out)) }()
@@ -194,7 +194,7 @@ func (p *pair) hop(ctx context.Context, conn *pgxpool.Conn, rows map[string]*tra
 	if err := p.c.commit(ctx, conn, 0, rows[string(r.Key)]); err != nil {
 		return err
 	}
-	return p.y.k.produce(ctx, kafka.Message{Topic: out, Key: r.Key, Value: r.Value})
+	return p.y.k.produce(ctx, p.y.s.cfg.Partitions, kafka.Message{Topic: out, Key: r.Key, Value: r.Value})
 }
 
 // paced sends one state change at a time and waits for the last to come back.
@@ -212,7 +212,7 @@ func (p *pair) paced(ctx context.Context, topic string, l *load.Load, first, end
 		m := e.Message()
 		m.Topic = topic
 		w.start(id)
-		if err := p.y.k.produce(ctx, m); err != nil {
+		if err := p.y.k.produce(ctx, p.y.s.cfg.Partitions, m); err != nil {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func (p *pair) paced(ctx context.Context, topic string, l *load.Load, first, end
 }
 
 // produce sends one record at once and waits for the broker.
-func (k *kafkaServer) produce(ctx context.Context, m kafka.Message) error {
+func (k *kafkaServer) produce(ctx context.Context, partitions int, m kafka.Message) error {
 	all := make([]int, partitions)
 	for i := range all {
 		all[i] = i

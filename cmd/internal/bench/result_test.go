@@ -53,6 +53,9 @@ func TestSweepsSetWhatTheyName(t *testing.T) {
 	c, err = Sweep{Key: "workers"}.with(Config{Workers: 1}, "4")
 	require.NoError(t, err)
 	require.Equal(t, 4, c.Workers)
+	c, err = Sweep{Key: "postgresql.wal_compression"}.with(Config{}, "off")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"wal_compression": "off"}, c.PostgreSQL)
 	_, err = Sweep{Key: "workers"}.with(Config{}, "many")
 	require.ErrorIs(t, err, ErrUsage)
 	for _, bad := range []string{"", "workers", "=1", "workers="} {

@@ -88,7 +88,9 @@ func startServers(ctx context.Context, cfg *Config) (s *servers, err error) {
 	if s.admin != "" {
 		return s, s.refuseInventory(ctx)
 	}
-	s.postgres, err = pgembed.Start(ctx, pgembed.Config{DataDir: filepath.Join(s.dir, "postgres"), Port: pgembed.NoTCP, Params: settings})
+	params := maps.Clone(settings)
+	maps.Copy(params, cfg.PostgreSQL)
+	s.postgres, err = pgembed.Start(ctx, pgembed.Config{DataDir: filepath.Join(s.dir, "postgres"), Port: pgembed.NoTCP, Params: params})
 	if err == nil {
 		s.admin = s.postgres.URL("postgres")
 	}

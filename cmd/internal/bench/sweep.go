@@ -3,12 +3,14 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 )
 
 // Sweep measures workloads once for each value of a setting: a key of the
-// configuration, or workers, connections or per-event.
+// configuration, workers, connections, partitions or per-event, or, behind
+// "postgresql.", a setting of the embedded server.
 type Sweep struct {
 	Key    string
 	Values []string
@@ -25,13 +27,21 @@ func ParseSweep(text string) (Sweep, error) {
 
 // with is the configuration with the setting at a value.
 func (s Sweep) with(c Config, value string) (Config, error) {
-	own := map[string]*int{"workers": &c.Workers, "connections": &c.Connections, "per-event": &c.PerEvent, "database.max-connections": &c.Connections}
+	own := map[string]*int{"workers": &c.Workers, "connections": &c.Connections, "per-event": &c.PerEvent, "partitions": &c.Partitions, "database.max-connections": &c.Connections}
 	if field, ok := own[s.Key]; ok {
 		n, err := strconv.Atoi(value)
 		if err != nil {
 			return c, fmt.Errorf("%w: %s is %q", ErrUsage, s.Key, value)
 		}
 		*field = n
+		return c, nil
+	}
+	if name, ok := strings.CutPrefix(s.Key, "postgresql."); ok {
+		c.PostgreSQL = maps.Clone(c.PostgreSQL)
+		if c.PostgreSQL == nil {
+			c.PostgreSQL = map[string]string{}
+		}
+		c.PostgreSQL[name] = value
 		return c, nil
 	}
 	if s.Key == "history.enabled" {

@@ -22,9 +22,10 @@ import (
 	"ncmp-inventory/cmd/internal/load"
 )
 
+// DefaultPartitions of the bench's topics: as many as a busy topic should have.
+const DefaultPartitions = 12
+
 const (
-	// partitions of the bench's topics: as many as a busy topic should have.
-	partitions = 12
 	// pollEvery is how often the topic of the LCM events is asked for its end. It
 	// is the resolution of the clock.
 	pollEvery = 10 * time.Millisecond
@@ -82,7 +83,7 @@ func (s *servers) startSystem(ctx context.Context) (y *system, err error) {
 		return y, err
 	}
 	y.prefix = fmt.Sprintf("ncmp-inventory-bench-%s-%d-", s.run, s.made)
-	if err := k.createTopics(ctx, partitions, y.topics()...); err != nil {
+	if err := k.createTopics(ctx, s.cfg.Partitions, y.topics()...); err != nil {
 		return y, err
 	}
 	y.writer = &kafka.Writer{
@@ -272,7 +273,7 @@ func (y *system) drive(ctx context.Context, events []kafka.Message, lcm int) (ti
 						return false, err
 					}
 				}
-				end, err = y.k.ends(both, y.lcmEvents(), partitions)
+				end, err = y.k.ends(both, y.lcmEvents(), y.s.cfg.Partitions)
 				return end >= want || end > before, err
 			})
 			if err != nil {
@@ -301,7 +302,7 @@ func (y *system) settle(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for the outbox to drain: %w", err)
 	}
-	end, err := y.k.ends(ctx, y.lcmEvents(), partitions)
+	end, err := y.k.ends(ctx, y.lcmEvents(), y.s.cfg.Partitions)
 	if err == nil && end != y.told {
 		// Another worker took over publishing, and sent the tail again.
 		y.s.cfg.Progress(fmt.Sprintf("%d LCM events were sent twice: the last rate is a little too high", end-y.told))
