@@ -20,6 +20,7 @@ func (l *lane) stop(ctx context.Context, h *halt) {
 	if !l.noted {
 		l.noted = l.note(ctx, h.kind, h.reason)
 	}
+	l.behind.Store(max(l.position.Load(), l.begins))
 	l.measure(ctx)
 }
 
@@ -27,8 +28,8 @@ func (l *lane) stop(ctx context.Context, h *halt) {
 // applied: nothing is fetched meanwhile, and when the partition was last caught
 // up says little after a restart. What fails is tried at the next look.
 func (l *lane) measure(ctx context.Context) {
-	from, to := max(l.position.Load(), l.begins), l.box.state().stable
-	if l.oldest.Load() >= 0 || l.position.Load() < 0 || from >= to {
+	from, to := l.behind.Load(), l.box.state().stable
+	if l.oldest.Load() >= 0 || from >= to {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

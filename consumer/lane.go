@@ -43,6 +43,7 @@ type lane struct {
 	halted   atomic.Pointer[halt]
 	since    atomic.Int64 // when the batch in hand was cut, ns; 0 if none is
 	oldest   atomic.Int64 // timestamp of its first record, or of that behind a halt, ms; -1 if none
+	behind   atomic.Int64 // where what a halt holds up begins
 	calm     atomic.Int64 // when nothing was left to apply for the last time, ns
 	expanded atomic.Int64 // bytes of decompressed records in hand
 	inHand   atomic.Int64 // its records

@@ -145,6 +145,14 @@ func TestTopicCreatedAnew(t *testing.T) {
 			want["other/0"] = l.send("other", 0, 0, 5)
 			if policy == Halt {
 				w.until("both halted", func(s Status) bool { return s.Halted == 2 && len(s.Partitions) == 3 })
+				w.until("all of the new topic waits, and ages", func(s Status) bool {
+					for _, p := range s.Partitions {
+						if p.Topic == "in" && (p.Lag != 10 || p.LagSeconds <= 0) {
+							return false
+						}
+					}
+					return true
+				})
 				l.requireExact(want) // the other topic goes on
 				l.db.until(t, "both halts stored", func() bool { return l.db.halts["in/0"] == kindRecreated && l.db.halts["in/1"] == kindRecreated })
 				// A decision about one partition is none about the other.

@@ -106,11 +106,15 @@ func (l *lane) status(now time.Time) PartitionStatus {
 		Topic: l.part.Topic, Partition: l.part.Index, Position: l.position.Load(),
 		Lag: -1, Open: -1, Held: int64(box.held) + l.expanded.Load(),
 	}
+	from := p.Position
 	if h := l.halted.Load(); h != nil {
 		p.Halted = h.reason
+		if from < 0 { // of a topic created anew all waits
+			from = l.behind.Load()
+		}
 	}
-	if p.Position >= 0 && box.stable >= 0 {
-		p.Lag, p.Open = max(0, box.stable-p.Position), max(0, box.end-box.stable)
+	if from >= 0 && box.stable >= 0 {
+		p.Lag, p.Open = max(0, box.stable-from), max(0, box.end-box.stable)
 	}
 	oldest := l.oldest.Load()
 	if oldest < 0 {

@@ -66,10 +66,7 @@ If database.url is set, those that were replayed are marked.`,
 			if err != nil {
 				return err
 			}
-			t := newTable(a.stdout)
-			if !asJSON {
-				t.row("ID", "TIME", "REASON", "SOURCE", "KEY", "FIELD", "STATUS", "TEXT")
-			}
+			t := newTable(a.stdout, "ID", "TIME", "REASON", "SOURCE", "KEY", "FIELD", "STATUS", "TEXT")
 			n, more := 0, false
 			err = f.read(cmd.Context(), c.Kafka, func(d *deadLetter) (bool, error) {
 				if more = limit > 0 && n == limit; more {
@@ -82,7 +79,10 @@ If database.url is set, those that were replayed are marked.`,
 				t.row(d.id(), sourceTimeText(d), d.reason, placeText(d.source), string(d.key), d.field, d.status(done), d.text)
 				return true, nil
 			})
-			if err := errors.Join(err, t.flush()); err != nil {
+			if !asJSON && (err == nil || n > 0) {
+				err = errors.Join(err, t.flush())
+			}
+			if err != nil {
 				return err
 			}
 			if more {

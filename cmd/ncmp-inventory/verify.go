@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,28 +52,60 @@ is wrong; what an older system left behind, and a worker copes with, is a notice
 }
 
 // judgePositions turns what does not fit between positions and logs into
-// findings of their own.
-func judgePositions(list []position) []store.Finding {
-	wrongs := store.Finding{Check: "position-broker", Text: "positions that do not fit the topics"}
-	notices := store.Finding{Check: "position-unused", Text: "positions of partitions that are not consumed", Notice: true}
+// findings, one for each topic.
+func judgePositions(list []position) (found []store.Finding) {
+	type group struct {
+		finding store.Finding
+		notes   []string // in the order in which they come
+		at      map[string][]string
+	}
+	groups := map[string]*group{}
+	var order []*group
 	for _, p := range list {
-		f := &wrongs
-		switch {
-		case p.Note == "" || p.Note == noteNone:
+		if p.Note == "" || p.Note == noteNone {
 			continue
-		case p.Note == noteUnused:
-			f = &notices
 		}
-		f.Count++
-		f.Examples = append(f.Examples, fmt.Sprintf("%s/%d: %s", p.Topic, p.Partition, p.Note))
-	}
-	var found []store.Finding
-	for _, f := range []store.Finding{wrongs, notices} {
-		if f.Count > 0 {
-			found = append(found, f)
+		f := store.Finding{Check: "position-broker", Text: "positions that do not fit the topics"}
+		if p.Note == noteUnused {
+			f = store.Finding{Check: "position-unused", Text: "positions of partitions that are not consumed", Notice: true}
 		}
+		key := f.Check + " " + p.Topic
+		g := groups[key]
+		if g == nil {
+			g = &group{finding: f, at: map[string][]string{}}
+			groups[key], order = g, append(order, g)
+		}
+		if _, known := g.at[p.Note]; !known {
+			g.notes = append(g.notes, p.Note)
+		}
+		g.at[p.Note] = append(g.at[p.Note], fmt.Sprintf("%s/%d", p.Topic, p.Partition))
+		g.finding.Count++
 	}
+	for _, g := range order {
+		for i, note := range g.notes {
+			if i == mostNotes {
+				g.finding.Examples = append(g.finding.Examples, fmt.Sprintf("and %d more reasons", len(g.notes)-i))
+				break
+			}
+			g.finding.Examples = append(g.finding.Examples, clipped(g.at[note])+": "+note)
+		}
+		found = append(found, g.finding)
+	}
+	slices.SortStableFunc(found, func(a, b store.Finding) int { return strings.Compare(a.Check, b.Check) })
 	return found
+}
+
+// mostNotes and mostNames bound a line: a topic can have thousands of partitions.
+const (
+	mostNotes = 3
+	mostNames = 5
+)
+
+func clipped(names []string) string {
+	if n := len(names) - mostNames; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), n)
+	}
+	return strings.Join(names, ", ")
 }
 
 // reportJSON is a report for programs.
