@@ -30,7 +30,7 @@ type Config struct {
 	PostgreSQL map[string]string
 	// Repeat is how often each measurement is made.
 	Repeat int
-	// Time is how long the steady load lasts.
+	// Time is how long the steady load lasts; a minute if 0.
 	Time time.Duration
 	// ProfileDir, if set, gets CPU and allocation profiles of the workers.
 	ProfileDir string
@@ -65,8 +65,8 @@ func (c *Config) validate() error {
 			return fmt.Errorf("%s has to be at least 1", n.name)
 		}
 	}
-	if c.Time <= 0 {
-		return errors.New("time has to be more than nothing")
+	if c.Time < 0 {
+		return errors.New("time cannot be negative")
 	}
 	if len(c.PostgreSQL) > 0 && c.Database != "" {
 		return errors.New("settings of PostgreSQL are for the embedded server; database.url names another")
@@ -143,6 +143,9 @@ func Run(ctx context.Context, cfg Config, names []string, emit func(Result) erro
 	}
 	if cfg.Partitions == 0 {
 		cfg.Partitions = DefaultPartitions
+	}
+	if cfg.Time == 0 {
+		cfg.Time = time.Minute
 	}
 	if cfg.Progress == nil {
 		cfg.Progress = func(string) {}
