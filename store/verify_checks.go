@@ -33,6 +33,9 @@ claims as (
   where handle <> '' and btrim(attributes ->> 'alternate-id', E' \t\n\r') <> ''),
 owners as (select distinct on (key) key, owner from claims order by key, rank, id)`
 
+// messageName is a message of the outbox as outbox list names it.
+const messageName = `(array['lcm', 'inventory', 'outcomes', 'dead-letters'])[kind + 1] || '/' || id`
+
 var checks = []check{
 	{name: "root", text: "data nodes without a parent other than /dmi-registry", sql: `
 select xpath from fragment where anchor_id = $1 and parent_id is null and id <> $2`},
@@ -105,9 +108,9 @@ with ` + stateRows + `
 select s.xpath from s where state = 'READY'
 and exists (select from fragment l where l.parent_id = s.id and l.xpath like '%/lock-reason')`},
 
-	{name: "reference-missing", text: "ids and alternate ids that no reference stands for", sql: `
+	{name: "reference-missing", text: "ids and alternate ids that no reference stands for; an update of the CM handle that names them makes one", sql: `
 with ` + claimedKeys + `
-select key from owners where octet_length(key) <= 2600
+select key || ' of ' || owner from owners where octet_length(key) <= 2600
 and not exists (select from ncmp_inventory.reference r where r.key = owners.key)`},
 
 	{name: "reference-owner", text: "references that belong to another CM handle", sql: `
@@ -132,10 +135,10 @@ select t.handle from ncmp_inventory.trust t where not exists (select from h wher
 select handle || ' is ' || level from ncmp_inventory.trust where level <> 'NONE'`},
 
 	{name: "outbox-parked", text: "messages that the broker would not take", sql: `
-select 'kind ' || kind || ', id ' || id || ': ' || parked from ncmp_inventory.outbox where parked is not null order by kind, id`},
+select ` + messageName + ` || ': ' || parked from ncmp_inventory.outbox where parked is not null order by kind, id`},
 
 	{name: "outbox-old", text: "messages that wait to be published for more than an hour", sql: `
-select 'kind ' || kind || ', id ' || id from ncmp_inventory.outbox
+select ` + messageName + ` from ncmp_inventory.outbox
 where parked is null and created < clock_timestamp() - interval '1 hour' order by created`},
 
 	{name: "outbox-sequence", text: "the sequence of messages lies below a message that it gave out", sql: `

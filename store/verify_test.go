@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ncmp-inventory/inventory"
+	"ncmp-inventory/store"
 	"ncmp-inventory/store/storetest"
 )
 
@@ -56,14 +57,14 @@ select nextval('fragment_id_seq'), ` + xpath + `', '` + attributes + `', p.ancho
 		"no state leaf":         {"state-unknown", `update fragment set attributes = '{}' where xpath = ` + first + `/state'`, "/dmi-registry/cm-handles[@id='ch-1']/state is not set", false},
 		"deleting":              {"deleting", `update fragment set attributes = '{"cm-handle-state": "DELETING"}' where xpath = ` + first + `/state'`, "", true},
 		"ready and locked":      {"ready-locked", row(first+`/state/lock-reason`, first+`/state`, `{}`), "", false},
-		"key without reference": {"reference-missing", `delete from ncmp_inventory.reference where key = '/alt/2'`, "/alt/2", false},
+		"key without reference": {"reference-missing", `delete from ncmp_inventory.reference where key = '/alt/2'`, "/alt/2 of ch-2", false},
 		"wrong owner":           {"reference-owner", `update ncmp_inventory.reference set owner = 'ch-1' where key = '/alt/2'`, "/alt/2 belongs to ch-2, not to ch-1", false},
 		"orphan reference":      {"reference-orphan", `insert into ncmp_inventory.reference values ('gone', 'gone')`, "gone", false},
 		"shared key":            {"key-shared", `update fragment set attributes = attributes || '{"alternate-id": " /alt/1 "}' where xpath = '/dmi-registry/cm-handles[@id=''ch-2'']'; delete from ncmp_inventory.reference where key = '/alt/2'`, "/alt/1 is borne by ch-1, ch-2", true},
 		"orphan trust":          {"trust-orphan", `insert into ncmp_inventory.trust values ('gone', 'NONE')`, "gone", false},
 		"unknown trust":         {"trust-unknown", `insert into ncmp_inventory.trust values ('ch-1', 'COMPLETE')`, "ch-1 is COMPLETE", false},
-		"parked message":        {"outbox-parked", `insert into ncmp_inventory.outbox (kind, hash, headers, parked) values (0, 0, '', 'too large')`, "kind 0, id 1: too large", false},
-		"old message":           {"outbox-old", `insert into ncmp_inventory.outbox (kind, hash, headers, created) values (0, 0, '', now() - interval '2 hours')`, "kind 0, id 1", false},
+		"parked message":        {"outbox-parked", `insert into ncmp_inventory.outbox (kind, hash, headers, parked) values (0, 0, '', 'too large')`, "lcm/1: too large", false},
+		"old message":           {"outbox-old", `insert into ncmp_inventory.outbox (kind, hash, headers, created) values (0, 0, '', now() - interval '2 hours')`, "lcm/1", false},
 		"low outbox sequence":   {"outbox-sequence", `insert into ncmp_inventory.outbox (id, kind, hash, headers) values (77, 0, 0, '')`, "highest 77, sequence 1", false},
 		"low fragment sequence": {"fragment-sequence", `select setval('fragment_id_seq', 100)`, "", false},
 		"bad position":          {"position", `insert into ncmp_inventory.position (topic_id, partition, topic, cluster_id, next_offset) values (gen_random_uuid(), 0, 'in', 'c', -5)`, "in/0 at -5", false},
@@ -94,4 +95,32 @@ values (gen_random_uuid(), 0, 'in', 'c', 5), (gen_random_uuid(), 0, 'in', 'c', 5
 			require.True(t, found, "%+v", r.Findings)
 		})
 	}
+}
+
+// Of two handles with one alternate id, which an older system let in, the older
+// has the reference. When it goes, verify names the other, and an update that
+// names the alternate id gives it to that one.
+func TestASharedAlternateIDIsGivenToWhoIsLeft(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t)
+	s := db.New(t, withCodec)
+	l := startLane(t, s, topic)
+	l.items(t, creation("a"), creation("b"))
+	execute(t, db, `update fragment set attributes = attributes || '{"alternate-id": "/alt/a"}' where xpath = '/dmi-registry/cm-handles[@id=''b'']'`)
+	execute(t, db, `delete from ncmp_inventory.reference where key = '/alt/b'`)
+	l.items(t, inventory.Item{Op: inventory.OpRemove, ID: "a"})
+	findings := func() (found []store.Finding) {
+		r, err := s.Verify(t.Context())
+		require.NoError(t, err)
+		return r.Findings
+	}
+	missing := findings()
+	require.Len(t, missing, 1)
+	require.Equal(t, "reference-missing", missing[0].Check)
+	require.Equal(t, []string{"/alt/a of b"}, missing[0].Examples)
+	l.items(t, inventory.Item{Op: inventory.OpUpdate, ID: "b", Fields: &inventory.Fields{AlternateID: "/alt/a"}})
+	require.Empty(t, findings())
+	h, err := s.GetHandle(t.Context(), "/alt/a")
+	require.NoError(t, err)
+	require.Equal(t, "b", h.ID)
 }
