@@ -3,10 +3,6 @@
 package chaos
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,20 +11,9 @@ import (
 
 // Every planted bug is found by a run of seconds, or by one of a few.
 func TestPlantedBugsInTheWorkerAreFound(t *testing.T) {
-	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
-	require.NoError(t, err)
 	for _, m := range planted {
 		t.Run(m.bug, func(t *testing.T) {
-			dir := t.TempDir()
-			source := filepath.Join(root, m.file)
-			text, err := os.ReadFile(source)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(text), m.from), "%s has changed", m.file)
-			changed, overlay := filepath.Join(dir, filepath.Base(m.file)), filepath.Join(dir, "overlay.json")
-			require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(text), m.from, m.to, 1)), 0o600))
-			list, err := json.Marshal(map[string]any{"Replace": map[string]string{source: changed}})
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(overlay, list, 0o600))
+			overlay := overlayOf(t, m.file, m.from, m.to)
 			for seed := range uint64(4) {
 				if found := infected(t, seed+1, certain[m.bug], overlay); found != "" {
 					t.Log(found)
