@@ -62,7 +62,9 @@ where kind = $3 and id = any($4::bigint[]) and ` + leaseCondition
 //
 // readWindow starts at the lowest id that is left, always: a row can become
 // visible after rows of higher ids were read. octet_length does not fetch a
-// value that lies apart, so rows beyond the byte limit cost little.
+// value that lies apart, so rows beyond the byte limit cost little. A size is
+// an int, for a row came in one message of at most 1 GiB: sums of bigint are
+// numeric, and slow.
 const readWindow = `
 select id, key, headers, value, created
 from (
@@ -70,7 +72,7 @@ from (
          sum(size) over (order by id rows unbounded preceding) - size as before
   from (
     select id, key, headers, value, created,
-           coalesce(octet_length(key), 0) + octet_length(headers) + coalesce(octet_length(value), 0)::bigint as size
+           coalesce(octet_length(key), 0) + octet_length(headers) + coalesce(octet_length(value), 0) as size
     from ncmp_inventory.outbox o
     where kind = $1 and parked is null
       and (cardinality($5::int[]) = 0 or hash % $4 <> all ($5::int[]))
@@ -264,9 +266,8 @@ cross join (
             where p.kind = o.kind and p.kind in (0, 1) and p.parked is not null and p.key = o.key and p.id < o.id)
         order by o.id limit 1) f) o`
 
-// Load is how much waits to be published. It counts the whole outbox, about a
-// second for two million rows: leave as many times as long between two calls
-// as it may take of the database.
+// Load is how much waits to be published. It counts the whole outbox, which takes
+// most of a second at the default bound of 256 MiB: the fuller, the more rarely.
 func (o *Outbox) Load(ctx context.Context) (inventory.OutboxLoad, error) {
 	ctx, cancel := o.s.deadline(ctx)
 	defer cancel()

@@ -70,3 +70,15 @@ func BenchmarkExchange(b *testing.B) {
 		})
 	}
 }
+
+// A look at an outbox at its default bound of 256 MiB.
+func BenchmarkLoad(b *testing.B) {
+	const rows = 260_000
+	pool, o, _ := publisher(b)
+	addMessagesTo(b, pool, rows)
+	for b.Loop() {
+		l, err := o.Load(b.Context())
+		require.NoError(b, err)
+		require.EqualValues(b, rows, l.Rows)
+	}
+}

@@ -16,11 +16,14 @@ import (
 )
 
 const (
-	// loadEvery is how often the outbox is measured; a look at a full one
-	// takes longer and is taken the more rarely, for one twentieth of the time.
-	// At the default bound that is every few seconds.
-	loadEvery = time.Second
-	loadShare = 20
+	// loadEvery is how often the outbox is measured. A look at a full one takes
+	// longer and is taken the more rarely: for one twentieth of the time, but
+	// every five seconds at least, so that the bound is not passed by far, and
+	// at most a fifth of the time for one far beyond the default bound.
+	loadEvery   = time.Second
+	loadAtLeast = 5 * time.Second
+	loadShare   = 20
+	loadMost    = 5
 	// countEvery is how often handles are counted by state. The count reads
 	// one index entry for each handle.
 	countEvery = 30 * time.Second
@@ -82,13 +85,18 @@ func (m *monitor) run(ctx context.Context) {
 			m.count(ctx)
 			counted = began
 		}
-		t := time.NewTimer(max(loadEvery, loadShare*took))
+		t := time.NewTimer(nextLoad(took))
 		select {
 		case <-ctx.Done():
 		case <-t.C:
 		}
 		t.Stop()
 	}
+}
+
+// nextLoad is how long to wait after a look at the outbox that took so long.
+func nextLoad(took time.Duration) time.Duration {
+	return max(loadEvery, min(loadShare*took, loadAtLeast), loadMost*took)
 }
 
 // measure looks at the outbox and returns how long that took: 0 if it failed,

@@ -37,3 +37,13 @@ func TestTheGateClosesAtABoundAndOpensWellBelowIt(t *testing.T) {
 		require.Contains(t, m.gate(), step.why, "%+v", step)
 	}
 }
+
+func TestAFullOutboxIsLookedAtMoreRarely(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{
+		0: time.Second, 10 * time.Millisecond: time.Second, 100 * time.Millisecond: 2 * time.Second,
+		800 * time.Millisecond: 5 * time.Second, 10 * time.Second: 50 * time.Second,
+	} {
+		require.Equal(t, want, nextLoad(took), "%s", took)
+	}
+}
