@@ -24,6 +24,7 @@ var Statements = map[string]struct{ SQL, Types string }{
 	"alternates": {sqlReadAlternates, "bigint, text[]"},
 	"merge":      {sqlMergeLeaves, "bigint[], jsonb[], boolean[]"},
 	"delete":     {sqlDeleteFragments, "bigint[]"},
+	"leaves":     {updateLeaves, "bigint, text[], jsonb[]"},
 }
 
 // RegisterColumns has a connection's types encode arrays as the store's do.
