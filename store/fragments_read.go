@@ -77,6 +77,7 @@ func (s *Store) resolveWithin(ctx context.Context, a Anchor, targets []target) (
 }
 
 const (
+	beginRead = `begin isolation level repeatable read read only`
 	// readTops also tells where a node's last step begins.
 	readTops = `
 select t.id, coalesce(t.parent_id, 0), t.xpath, coalesce(t.attributes, '{}'), coalesce(octet_length(p.xpath), 0)
@@ -105,45 +106,19 @@ func (s *Store) readTrees(ctx context.Context, a Anchor, ids []int64, depth Dept
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	byRange := false
+	var err error
 	if depth == DepthAll {
-		var err error
 		if byRange, err = s.bytewise(ctx); err != nil {
 			return nil, s.classify("reading the collation of xpaths", err)
 		}
 	}
 	var f forest
-	// All statements see one moment: a tree is never torn.
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		f = forest{index: make(map[int64]int32, len(ids))}
-		b := &pgx.Batch{}
-		b.Queue(readTops, ids).Query(f.addTops)
-		if byRange {
-			b.Queue(readBelow, ids, a.ID).Query(f.addBelow)
-			return tx.SendBatch(ctx, b).Close()
-		}
-		if depth != DepthNone {
-			b.Queue(readChildren, ids).Query(f.addBelow)
-		}
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		from := f.tops
-		for level := Depth(1); level != depth && from < len(f.rows); level++ {
-			next := make([]int64, 0, len(f.rows)-from)
-			for _, r := range f.rows[from:] {
-				next = append(next, r.id)
-			}
-			from = len(f.rows)
-			rows, err := tx.Query(ctx, readChildren, next)
-			if err != nil {
-				return err
-			}
-			if err := f.addBelow(rows); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	f.index = make(map[int64]int32, len(ids))
+	if byRange || depth == DepthNone || depth == DepthDirect {
+		err = s.readAtOnce(ctx, a, &f, ids, depth)
+	} else {
+		err = s.readLevels(ctx, &f, ids, depth)
+	}
 	if err != nil {
 		return nil, s.classify("reading data nodes", err)
 	}
@@ -167,6 +142,57 @@ func (s *Store) readTrees(ctx context.Context, a Anchor, ids []int64, depth Dept
 	}
 	below, err := s.readTrees(ctx, a, nested, depth)
 	return append(trees, below...), err
+}
+
+// readAtOnce reads in one round trip. All statements see one moment: a tree is
+// never torn.
+func (s *Store) readAtOnce(ctx context.Context, a Anchor, f *forest, ids []int64, depth Depth) error {
+	b := &pgx.Batch{}
+	if depth != DepthNone {
+		b.Queue(beginRead)
+	}
+	b.Queue(readTops, ids).Query(f.addTops)
+	switch depth {
+	case DepthNone: // one statement is its own transaction
+	case DepthDirect:
+		b.Queue(readChildren, ids).Query(f.addBelow)
+	default:
+		b.Queue(readBelow, ids, a.ID).Query(f.addBelow)
+	}
+	if depth != DepthNone {
+		b.Queue("commit")
+	}
+	return s.pool.SendBatch(ctx, b).Close()
+}
+
+// readLevels goes down level by level, where xpaths are not compared bytewise or
+// only some levels are wanted.
+func (s *Store) readLevels(ctx context.Context, f *forest, ids []int64, depth Depth) error {
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, s.pool, opts, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		b.Queue(readTops, ids).Query(f.addTops)
+		b.Queue(readChildren, ids).Query(f.addBelow)
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
+		from := f.tops
+		for level := Depth(1); level != depth && from < len(f.rows); level++ {
+			next := make([]int64, 0, len(f.rows)-from)
+			for _, r := range f.rows[from:] {
+				next = append(next, r.id)
+			}
+			from = len(f.rows)
+			rows, err := tx.Query(ctx, readChildren, next)
+			if err != nil {
+				return err
+			}
+			if err := f.addBelow(rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 const xpathCollation = `
