@@ -55,7 +55,8 @@ type Snapshot struct {
 	// Handles by id; an absent id is not stored.
 	Handles map[string]*Stored
 	// Owners maps each locked key that belonged to a handle before this
-	// transaction to that handle's id.
+	// transaction to that handle's id. It is not read, and may be empty, when a
+	// batch names only ids and neither creates, updates nor removes.
 	Owners map[string]string
 	// Trust holds the stored levels; an absent id is Complete.
 	Trust map[string]TrustLevel

@@ -78,7 +78,9 @@ func (k *keySet) add(claims []inventory.Claim) {
 	*k = merged
 }
 
-// queueLock locks the keys and then reads who owns them.
+// queueLock locks the keys and then reads who owns them, unless nobody asks: a
+// batch that creates, renames and removes nothing, state changes as a rule,
+// leaves all keys as they are.
 func (t *transaction) queueLock(b *pgx.Batch, k *keySet) {
 	if len(k.keys) == 0 {
 		return
@@ -91,6 +93,9 @@ func (t *transaction) queueLock(b *pgx.Batch, k *keySet) {
 		})
 		return err
 	})
+	if len(t.need.Frees) == 0 && len(t.need.Full) == 0 && len(k.keys) == len(t.need.Handles) {
+		return
+	}
 	b.Queue(sqlReadOwners, k.keys).Query(func(rows pgx.Rows) error {
 		var key, owner string
 		_, err := pgx.ForEachRow(rows, []any{&key, &owner}, func() error {
