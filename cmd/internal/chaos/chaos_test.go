@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -84,7 +83,8 @@ func (w *world) live() (r *Report, took time.Duration, err error) {
 	}
 	w.slots = nil
 	w.alive.Wait()
-	return Check(w.collect()), took, errors.Join(w.verified(), w.noSecretLogged())
+	h := w.collect()
+	return Check(h), took, errors.Join(w.verified(), w.noSecretTold(h))
 }
 
 // inject runs producer, watch and both lanes of faults until the time is over.
@@ -113,19 +113,6 @@ func (w *world) verified() error {
 		return fmt.Errorf("verify: %w: %s", err, out)
 	}
 	return nil
-}
-
-// noSecretLogged looks for private values in all that workers said.
-func (w *world) noSecretLogged() error {
-	logs, err := filepath.Glob(filepath.Join(w.dir, "worker-*.log"))
-	if err != nil {
-		return err
-	}
-	found, err := secretsIn(logs)
-	if err == nil && (len(logs) == 0 || len(found) > 0) {
-		err = fmt.Errorf("%d logs, private values in %v", len(logs), found)
-	}
-	return err
 }
 
 // show prints what was done and what came of it.

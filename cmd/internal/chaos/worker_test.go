@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -157,19 +156,4 @@ func (m *member) terminate() error {
 	}
 	m.w.stopped(took)
 	return nil
-}
-
-// secretsIn are the log files that hold a private value.
-func secretsIn(files []string) ([]string, error) {
-	var found []string
-	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		if bytes.Contains(b, []byte(secret)) {
-			found = append(found, name)
-		}
-	}
-	return found, nil
 }
