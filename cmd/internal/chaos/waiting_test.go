@@ -119,15 +119,15 @@ func TestARollingRestartCostsLittle(t *testing.T) {
 	w := newWorld(t, options{seed: 9, duration: 10 * time.Minute, rate: 100, session: 10 * time.Second})
 	w.both = w.direct
 	enough := w.run(2)
-	w.awaitAnswers(200)
+	w.awaitAnswers(80)
 	began := time.Now()
 	for slot, old := range w.slots {
 		m, err := w.startMemberAt(w.both)
 		require.NoError(t, err)
 		w.slots[slot] = m
-		w.awaitAnswers(200)
+		w.awaitAnswers(80)
 		require.NoError(t, old.terminate())
-		w.awaitAnswers(200)
+		w.awaitAnswers(80)
 	}
 	worst, _ := w.watch.worst(began, time.Now(), nil)
 	t.Logf("the longest pause of a partition was %s", worst)
