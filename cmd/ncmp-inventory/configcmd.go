@@ -88,7 +88,7 @@ func (a *app) checkDatabase(ctx context.Context, c *config.Loaded, f *findings) 
 	switch {
 	case err == nil:
 		defer s.Close()
-	case errors.Is(err, inventory.ErrTransient):
+	case errors.Is(err, inventory.ErrTransient) && !untrusted(err):
 		f.add(absent, "database", err.Error(), "database.url", "check that PostgreSQL listens there and that the network lets this host through")
 		return
 	case errors.Is(err, store.ErrNotMigrated) && c.Database.Migrate:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,6 +45,8 @@ func databaseFault(err error) error {
 	try := ""
 	var server *store.ServerError
 	switch {
+	case untrusted(err):
+		try = "check sslrootcert, and that the host is one that the server's certificate names"
 	case errors.Is(err, store.ErrNotMigrated):
 		fault.Key, try = "database.migrate", "run ncmp-inventory migrate, or switch database.migrate on"
 	case errors.As(err, &server):
@@ -60,6 +63,13 @@ func databaseFault(err error) error {
 	return fault
 }
 
+// untrusted reports whether err means that a server could not prove who it is.
+// Waiting does not mend that.
+func untrusted(err error) bool {
+	var cert *tls.CertificateVerificationError
+	return errors.As(err, &cert)
+}
+
 // openStore opens the database for a command: it does not wait and does not
 // migrate.
 func (a *app) openStore(ctx context.Context, c *config.Loaded) (*store.Store, error) {
@@ -73,7 +83,7 @@ func (a *app) openStore(ctx context.Context, c *config.Loaded) (*store.Store, er
 	switch {
 	case err == nil:
 		return s, nil
-	case errors.Is(err, inventory.ErrTransient), ctx.Err() != nil:
+	case errors.Is(err, inventory.ErrTransient) && !untrusted(err), ctx.Err() != nil:
 		return nil, err
 	}
 	return nil, databaseFault(err)

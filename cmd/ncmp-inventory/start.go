@@ -96,7 +96,7 @@ func (w *worker) reachStore(ctx context.Context, committed chan<- struct{}) (*st
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil
-		case !errors.Is(err, inventory.ErrTransient):
+		case !errors.Is(err, inventory.ErrTransient) || untrusted(err):
 			return nil, databaseFault(err)
 		}
 		what, whom := "postgresql", "waiting for PostgreSQL"
