@@ -27,7 +27,16 @@ func newKafkaLab(t *testing.T, partitions int) *lab {
 	t.Helper()
 	brokers := os.Getenv("NCMP_TEST_KAFKA_BROKERS")
 	require.NotEmpty(t, brokers, "NCMP_TEST_KAFKA_BROKERS names no Apache Kafka: use `make test-kafka`")
-	l := &lab{T: t, db: storetest.OpenEmpty(t), config: config.Defaults(), brokers: strings.Split(brokers, ",")}
+	l := newLabOn(t, strings.Split(brokers, ","), partitions)
+	t.Cleanup(func() { l.deleteTopics(context.Background(), allTopics(l.config.Kafka.Topics)...) })
+	return l
+}
+
+// newLabOn makes a lab on brokers that are there, with topics and a group of its
+// own, which stay.
+func newLabOn(t *testing.T, brokers []string, partitions int) *lab {
+	t.Helper()
+	l := &lab{T: t, db: storetest.OpenEmpty(t), config: config.Defaults(), brokers: brokers}
 	own := "-" + uuid.NewString()[:8]
 	k := &l.config.Kafka
 	k.Group += own
@@ -39,9 +48,7 @@ func newKafkaLab(t *testing.T, partitions int) *lab {
 		*name += own
 	}
 	l.configure()
-	all := allTopics(*topics)
-	l.createTopics(partitions, all...)
-	t.Cleanup(func() { l.deleteTopics(context.Background(), all...) })
+	l.createTopics(partitions, allTopics(*topics)...)
 	return l
 }
 

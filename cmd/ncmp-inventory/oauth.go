@@ -29,12 +29,11 @@ const (
 	tokenMargin = 5
 )
 
-// credentialsError means that the token endpoint refuses the client.
+// credentialsError means that the token endpoint refuses the client, or the
+// broker its token.
 type credentialsError struct{ reason string }
 
-func (e *credentialsError) Error() string {
-	return "the token endpoint refuses the client: " + e.reason
-}
+func (e *credentialsError) Error() string { return e.reason }
 
 // oauthBearer authenticates with a token (RFC 7628, KIP-768) that it fetches
 // with the client-credentials grant (RFC 6749, 4.4) and keeps until a fifth of
@@ -136,7 +135,7 @@ func (o *oauthBearer) fetch(ctx context.Context) (string, time.Duration, error) 
 	bad := json.NewDecoder(io.LimitReader(res.Body, tokenBytes)).Decode(&answer) != nil
 	switch {
 	case res.StatusCode == http.StatusBadRequest || res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
-		return "", 0, &credentialsError{fmt.Sprintf("HTTP %d%s", res.StatusCode, safeCode(answer.Error))}
+		return "", 0, &credentialsError{fmt.Sprintf("the token endpoint refuses the client: HTTP %d%s", res.StatusCode, safeCode(answer.Error))}
 	case res.StatusCode != http.StatusOK:
 		return "", 0, fmt.Errorf("fetch token: the endpoint answers HTTP %d", res.StatusCode)
 	case bad || answer.AccessToken == "":
