@@ -91,11 +91,12 @@ order by id`
 // out. The window holds at least one row, however large, if there is any. It
 // fails with ErrNotLeader when the lease has gone to another holder; then
 // nothing was deleted.
+//
+// A publisher before this one that was frozen while it deleted the same rows loses
+// its session.
 func (o *Outbox) Exchange(ctx context.Context, l inventory.Lease, kind inventory.MessageKind, acked []int64, w inventory.Window) ([]inventory.OutboxRow, error) {
-	ctx, cancel := o.s.deadline(ctx)
-	defer cancel()
 	var got []inventory.OutboxRow
-	err := o.s.repeated(ctx, "exchanging outbox rows", func() error {
+	exchange := func(ctx context.Context) error {
 		got = nil
 		b := &pgx.Batch{}
 		queueLeaseCheck(b, l)
@@ -111,6 +112,16 @@ func (o *Outbox) Exchange(ctx context.Context, l inventory.Lease, kind inventory
 			return err
 		})
 		return o.pool.SendBatch(ctx, b).Close()
+	}
+	err := o.s.repeated(ctx, "exchanging outbox rows", func() error {
+		err := o.query(ctx, exchange)
+		if !lockTimedOut(err) {
+			return err
+		}
+		if err := o.evict(ctx, evictDeleters, kind, acked); err != nil {
+			return err
+		}
+		return o.query(ctx, exchange)
 	})
 	if errors.Is(err, inventory.ErrNotLeader) {
 		return nil, inventory.ErrNotLeader

@@ -108,8 +108,7 @@ func (t *transaction) displaced(ctx context.Context) (rc inventory.Receipt, err 
 func (s *Store) Claim(ctx context.Context, p inventory.Partition, clusterID, owner string) (inventory.Claimed, error) {
 	op := fmt.Sprintf("claim %s/%d", p.Topic, p.Index)
 	c, err := s.claim(ctx, p, clusterID, owner)
-	var pe *pgconn.PgError
-	if errors.As(err, &pe) && pe.Code == "55P03" {
+	if lockTimedOut(err) {
 		if err := s.evict(ctx, p); err != nil {
 			return c, s.classify(op, err)
 		}
