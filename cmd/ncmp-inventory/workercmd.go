@@ -89,7 +89,7 @@ const memoryShare = 0.9
 // memoryBeside is what the worker may use beside the input in flight before the
 // runtime collects harder, where no container sets a limit: decoded events,
 // rows and messages of the transactions under way come to about as much.
-const memoryBeside = 64 << 20
+const memoryBeside = 56 << 20
 
 // limitMemory sets a soft limit, unless GOMEMLIMIT does: from the container's
 // own, which the runtime would learn of only by being killed, else from what
