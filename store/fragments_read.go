@@ -113,7 +113,7 @@ func (s *Store) readTrees(ctx context.Context, a Anchor, ids []int64, depth Dept
 		}
 	}
 	var f forest
-	f.index = make(map[int64]int32, len(ids))
+	f.named = make(map[int64]int32, len(ids))
 	if byRange || depth == DepthNone || depth == DepthDirect {
 		err = s.readAtOnce(ctx, a, &f, ids, depth)
 	} else {
@@ -123,10 +123,7 @@ func (s *Store) readTrees(ctx context.Context, a Anchor, ids []int64, depth Dept
 		return nil, s.classify("reading data nodes", err)
 	}
 	// A node that was named together with one above it gets a tree of its own.
-	nested := slices.DeleteFunc(f.twice, func(id int64) bool {
-		_, named := slices.BinarySearch(ids, id)
-		return !named
-	})
+	nested := f.twice
 	if len(nested) == 0 {
 		return f.trees(), nil
 	}
@@ -223,8 +220,12 @@ func (s *Store) bytewise(ctx context.Context) (bool, error) {
 type forest struct {
 	rows  []forestRow
 	tops  int
-	index map[int64]int32 // row of an id
-	twice []int64         // rows that came twice, because a top lies below another
+	named map[int64]int32 // row of a top's id
+	twice []int64         // tops that came again, because they lie below others
+	// path leads from a top to the row before: in the order of xpaths it holds
+	// most rows' parents. index, of all ids, is made when it does not.
+	path  []int32
+	index map[int64]int32
 	steps []byte
 	json  []byte
 }
@@ -259,7 +260,7 @@ func (f *forest) add(rows pgx.Rows, top bool) error {
 		r := forestRow{id: id, parent: -1, length: int32(len(xpath)), json: int32(len(leaves))}
 		above := int32(binary.BigEndian.Uint32(v[4]))
 		if !top {
-			p, ok := f.index[parentID]
+			p, ok := f.parent(parentID)
 			if !ok {
 				continue
 			}
@@ -278,13 +279,45 @@ func (f *forest) add(rows pgx.Rows, top bool) error {
 		}
 		r.step = r.length - above - 1
 		f.json = append(f.json, leaves...)
-		known := len(f.index)
-		if f.index[id] = int32(len(f.rows)); len(f.index) == known {
-			f.twice = append(f.twice, id)
+		at := int32(len(f.rows))
+		if top {
+			f.named[id] = at
+		} else {
+			if _, again := f.named[id]; again {
+				f.twice = append(f.twice, id)
+			}
+			f.path = append(f.path, at)
+		}
+		if f.index != nil {
+			f.index[id] = at
 		}
 		f.rows = append(f.rows, r)
 	}
 	return rows.Err()
+}
+
+// parent finds a parent's row and makes the path lead to it.
+func (f *forest) parent(id int64) (int32, bool) {
+	for i := len(f.path) - 1; i >= 0; i-- {
+		if p := f.path[i]; f.rows[p].id == id {
+			f.path = f.path[:i+1]
+			return p, true
+		}
+	}
+	p, ok := f.named[id]
+	if !ok {
+		if f.index == nil {
+			f.index = make(map[int64]int32, 2*len(f.rows))
+			for i, r := range f.rows {
+				f.index[r.id] = int32(i)
+			}
+		}
+		p, ok = f.index[id]
+	}
+	if ok {
+		f.path = append(f.path[:0], p)
+	}
+	return p, ok
 }
 
 // trees lays the nodes out so that siblings lie side by side.

@@ -18,6 +18,8 @@ func TestNewHandleBecomesTheRowsThatNCMPWrites(t *testing.T) {
 	l := startLane(t, db.New(t, withCodec), topic)
 	rc := l.create(t, handle("lab-17", "/SubNetwork=A"), handle("lab-18", ""))
 	require.Equal(t, 10, rc.Fragments)
+	require.Positive(t, rc.Commit)
+	require.Positive(t, rc.Write)
 	require.Equal(t, map[string]string{
 		"":                                   `{"id": "lab-17", "alternate-id": "/SubNetwork=A", "module-set-tag": "tag-1", "dmi-service-name": "http://dmi:8080", "dmi-data-service-name": "", "data-producer-identifier": ""}`,
 		"/public-properties[@name='region']": `{"name": "region", "value": "north"}`,

@@ -261,19 +261,14 @@ func (t *transaction) write(ctx context.Context, plan *inventory.Plan, keys *key
 	if b, err = t.queueMessages(ctx, b, plan.Messages); err != nil {
 		return err
 	}
-	var written time.Time
-	b.Queue("select").Query(func(pgx.Rows) error {
-		written = time.Now()
-		return nil
-	})
 	if t.why != forGood {
 		b.Queue("rollback")
 		return t.conn.SendBatch(ctx, b).Close()
 	}
-	if err := t.commit(ctx, b); err != nil {
+	if rc.Commit, err = t.commit(ctx, b); err != nil {
 		return err
 	}
-	rc.Write, rc.Commit = written.Sub(start), time.Since(written)
+	rc.Write = time.Since(start) - rc.Commit
 	rc.Fragments = w.rows
 	t.s.ids.giveBack(w.ids)
 	return nil
@@ -324,39 +319,51 @@ delete from fragment where (select count(*) from holding) > 0 and anchor_id = an
 	sqlDeleteSyncedAnchors = `delete from anchor where dataspace_id = $1 and name = any($2::text[])`
 )
 
+const sqlClock = `select clock_timestamp()`
+
 // commit sends the last writes with the COMMIT. From here on nothing is
 // cancelled: at the deadline, or when the caller gives up, the connection is
 // closed and the position tells later what became of the transaction.
-func (t *transaction) commit(ctx context.Context, b *pgx.Batch) error {
+//
+// All answers of a pipeline come at once, so the server's clock tells how much of
+// the time was the COMMIT's.
+func (t *transaction) commit(ctx context.Context, b *pgx.Batch) (took time.Duration, err error) {
 	var tag pgconn.CommandTag
+	var began, ended time.Time
+	b.Queue(sqlClock).QueryRow(func(row pgx.Row) error { return row.Scan(&began) })
 	b.Queue("commit").Exec(func(ct pgconn.CommandTag) error {
 		tag = ct
 		return nil
 	})
+	b.Queue(sqlClock).QueryRow(func(row pgx.Row) error { return row.Scan(&ended) })
 	conn := t.conn.Conn()
 	link := linkOf(conn)
 	if link == nil {
-		return errors.New("the connection was not opened by this package")
+		return 0, errors.New("the connection was not opened by this package")
 	}
 	link.committing.Store(true)
 	stop := context.AfterFunc(ctx, func() { _ = link.Close() })
-	err := conn.SendBatch(context.WithoutCancel(ctx), b).Close()
+	err = conn.SendBatch(context.WithoutCancel(ctx), b).Close()
 	stop()
-	if err != nil {
+	committed := tag.String() == "COMMIT"
+	if err != nil && !committed {
 		// With the connection alive the answer is in: the server passed over
 		// the COMMIT, or nothing was sent.
 		if t.unknown = conn.IsClosed(); !t.unknown {
 			link.committing.Store(false)
 		}
-		return err
+		return 0, err
 	}
 	link.committing.Store(false)
-	if tag.String() != "COMMIT" {
-		return fmt.Errorf("%w: the server answered COMMIT with %s", inventory.ErrTransient, tag)
+	if !committed {
+		return 0, fmt.Errorf("%w: the server answered COMMIT with %s", inventory.ErrTransient, tag)
+	}
+	if err == nil {
+		took = ended.Sub(began)
 	}
 	err = confirmSync(conn)
 	t.unknown = err != nil
-	return err
+	return took, err
 }
 
 // confirmSync tells whether the last COMMIT on a connection was acknowledged
