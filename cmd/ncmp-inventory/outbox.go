@@ -45,7 +45,7 @@ func (o *outboxCommand) flags(cmd *cobra.Command) {
 // open reaches the database's outbox, for a command that ends with done.
 func (o *outboxCommand) open(ctx context.Context) (s *store.Store, box *store.Outbox, done func(), err error) {
 	for _, k := range o.kinds {
-		if _, err := kindNamed(k); err != nil {
+		if err := checkKind(k); err != nil {
 			return nil, nil, nil, err
 		}
 	}
@@ -71,15 +71,15 @@ func (o *outboxCommand) parked(ctx context.Context, box *store.Outbox) ([]store.
 	}), err
 }
 
-func kindNamed(name string) (inventory.MessageKind, error) {
+func checkKind(name string) error {
 	var names []string
 	for _, k := range inventory.MessageKinds {
 		if k.String() == name {
-			return k, nil
+			return nil
 		}
 		names = append(names, k.String())
 	}
-	return 0, usage("%q is no kind of message: want one of %s", name, strings.Join(names, ", "))
+	return usage("%q is no kind of message: want one of %s", name, strings.Join(names, ", "))
 }
 
 // messageID names a message for people to type.
@@ -90,8 +90,7 @@ func checkMessageID(id string) error {
 	if _, err := strconv.ParseInt(number, 10, 64); !ok || err != nil {
 		return usage("%q names no message: want KIND/ID, as outbox list shows it", id)
 	}
-	_, err := kindNamed(kind)
-	return err
+	return checkKind(kind)
 }
 
 // parkedJSON is a parked message for programs.
