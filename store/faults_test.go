@@ -159,6 +159,36 @@ func TestClaimEndsTheSessionOfAFrozenOwnerOnly(t *testing.T) {
 	require.Error(t, frozen())
 }
 
+// cancelSyncRep ends a wait for a standby that is not there and tells whether
+// there was one.
+func cancelSyncRep(t *testing.T, admin *pgxpool.Pool) bool {
+	var n int
+	err := admin.QueryRow(t.Context(), `select count(pg_cancel_backend(pid)) from pg_stat_activity where wait_event = 'SyncRep'`).Scan(&n)
+	return err == nil && n > 0
+}
+
+// awaitSyncRep returns when commits wait for a standby. Sessions know the setting
+// before the checkpointer has told them to act by it.
+func awaitSyncRep(t *testing.T, admin *pgxpool.Pool) {
+	t.Helper()
+	for {
+		done := make(chan error, 1)
+		go func() {
+			_, err := admin.Exec(t.Context(), `select pg_logical_emit_message(true, 'probe', '')`)
+			done <- err
+		}()
+		waited := false
+		require.Eventually(t, func() bool {
+			waited = waited || cancelSyncRep(t, admin)
+			return len(done) > 0
+		}, time.Minute, time.Millisecond)
+		require.NoError(t, <-done)
+		if waited {
+			return
+		}
+	}
+}
+
 func TestCommitThatGaveUpOnItsStandbyIsNotTakenAsDurable(t *testing.T) {
 	t.Parallel()
 	db := storetest.OpenAlone(t, nil)
@@ -175,22 +205,13 @@ func TestCommitThatGaveUpOnItsStandbyIsNotTakenAsDurable(t *testing.T) {
 		}
 	}
 	reload(`alter system set synchronous_standby_names = 'nobody'`)
-	require.Eventually(t, func() bool {
-		var v string
-		err := admin.QueryRow(t.Context(), `show synchronous_standby_names`).Scan(&v)
-		return err == nil && v == "nobody"
-	}, time.Minute, time.Millisecond)
+	awaitSyncRep(t, admin)
 
 	wait := l.begin(t, needOf([]string{"a"}), func(*inventory.Snapshot) *inventory.Plan {
 		return &inventory.Plan{Changes: []inventory.Change{{After: handle("a", "")}}, Claims: []inventory.Claim{{Key: "a", Owner: "a"}}}
 	})
 	// The COMMIT waits for a standby that is not there; somebody cancels it.
-	cancel := func() bool {
-		var n int
-		err := admin.QueryRow(t.Context(), `select count(pg_cancel_backend(pid)) from pg_stat_activity where wait_event = 'SyncRep'`).Scan(&n)
-		return err == nil && n > 0
-	}
-	require.Eventually(t, cancel, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return cancelSyncRep(t, admin) }, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool { return counter(t, reg, "ncmp_inventory_store_retries_total", "unknown-commit") == 1 }, time.Minute, time.Millisecond)
 	reload(`alter system reset synchronous_standby_names`)
 	rc := wait()
